@@ -1,0 +1,112 @@
+//! How bytes are cut into chunks, and how a reader knows that a chunk is the one that was cut.
+//!
+//! Both contracts store their bytes this way. A read fetches and verifies only the chunks that its
+//! range touches, so that its cost does not grow with the artifact.
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+use crate::digest::{Sha256Digest, Sha256Hasher};
+
+/// The size of every chunk but the last.
+///
+/// 64 KiB: large enough that 16 MiB are 256 records, small enough that verifying a chunk costs less
+/// than fetching it.
+pub const CHUNK_BYTES: usize = 64 * 1024;
+
+/// What is recorded beside the chunks of some bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChunkManifest {
+    /// The digest of the complete bytes.
+    pub sha256: Sha256Digest,
+    /// The size of the complete bytes.
+    pub byte_count: u64,
+    /// The digest of each chunk, in order.
+    pub chunks: Vec<Sha256Digest>,
+}
+
+/// A manifest that contradicts itself, or a chunk that is not the one that the manifest names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ChunkError {
+    /// The number of chunks does not fit the size.
+    #[error("the chunk manifest contradicts itself")]
+    Manifest,
+    /// A chunk's size or digest is not what the manifest says.
+    #[error("stored chunk {index} is not the one that was written")]
+    Chunk {
+        /// Which of the manifest's chunks.
+        index: usize,
+    },
+}
+
+impl ChunkManifest {
+    /// Cuts `bytes` and digests the pieces and the whole.
+    pub fn of(bytes: &[u8]) -> Self {
+        let mut whole = Sha256Hasher::default();
+        let chunks = bytes
+            .chunks(CHUNK_BYTES)
+            .map(|chunk| {
+                whole.update(chunk);
+                Sha256Digest::of(chunk)
+            })
+            .collect();
+        Self {
+            sha256: whole.finish(),
+            byte_count: bytes.len() as u64,
+            chunks,
+        }
+    }
+
+    /// Checks what can be checked without any chunk.
+    ///
+    /// # Errors
+    ///
+    /// [`ChunkError::Manifest`] when the number of chunks does not fit the size.
+    pub fn check(&self) -> Result<(), ChunkError> {
+        if self.byte_count.div_ceil(CHUNK_BYTES as u64) == self.chunks.len() as u64 {
+            Ok(())
+        } else {
+            Err(ChunkError::Manifest)
+        }
+    }
+
+    /// Which chunks hold the bytes `range`, clamped to the artifact.
+    pub fn chunks_of(&self, range: Range<u64>) -> Range<usize> {
+        let end = range.end.min(self.byte_count);
+        if range.start >= end {
+            return 0..0;
+        }
+        let index = |position: u64| usize::try_from(position / CHUNK_BYTES as u64);
+        match (index(range.start), index(end - 1)) {
+            (Ok(first), Ok(last)) => first..last.saturating_add(1).min(self.chunks.len()),
+            _ => 0..0,
+        }
+    }
+
+    /// Where chunk `index` stands in the artifact.
+    pub fn range_of(&self, index: usize) -> Range<u64> {
+        let start = (index as u64).saturating_mul(CHUNK_BYTES as u64);
+        start.min(self.byte_count)
+            ..start
+                .saturating_add(CHUNK_BYTES as u64)
+                .min(self.byte_count)
+    }
+
+    /// Checks that `bytes` are chunk `index`.
+    ///
+    /// # Errors
+    ///
+    /// [`ChunkError::Chunk`] when they are not.
+    pub fn verify(&self, index: usize, bytes: &[u8]) -> Result<(), ChunkError> {
+        let Range { start, end } = self.range_of(index);
+        let expected = self.chunks.get(index);
+        if bytes.len() as u64 == end - start && expected == Some(&Sha256Digest::of(bytes)) {
+            Ok(())
+        } else {
+            Err(ChunkError::Chunk { index })
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! Set-up, build, serve, test and bench, in one place.
+
+fn main() {}
