@@ -109,9 +109,10 @@ impl<'a> Observation<'a> {
             let escaped = match escaped_bytes {
                 None => escaped_len(&text[..head]) + escaped_len(&text[tail..]),
                 Some(before) => {
-                    before
-                        - escaped_len(&text[head..head_end])
-                        - escaped_len(&text[tail_start..tail])
+                    // Where the previews touch, a shorter head leaves more to the tail.
+                    let gained = text.get(tail..tail_start).map_or(0, escaped_len);
+                    let lost = text.get(tail_start..tail).map_or(0, escaped_len);
+                    before - escaped_len(&text[head..head_end]) + gained - lost
                 }
             };
             (head_end, tail_start, escaped_bytes) = (head, tail, Some(escaped));
