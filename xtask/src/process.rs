@@ -146,7 +146,7 @@ mod tests {
     fn a_command_that_hangs_is_ended() {
         let ended = run_within(command("sleep").arg("60"), Duration::from_millis(50)).unwrap();
         assert!(ended.is_none());
-        let finished = run_within(&mut command("true"), Duration::from_secs(60)).unwrap();
+        let finished = run_within(&mut command("true"), Duration::from_mins(1)).unwrap();
         assert!(finished.unwrap().success());
     }
 

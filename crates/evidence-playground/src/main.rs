@@ -3,5 +3,5 @@
 use leptos::prelude::*;
 
 fn main() {
-    leptos::mount::mount_to_body(|| view! { <h1>"bounded-evidence"</h1> });
+    mount_to_body(|| view! { <h1>"bounded-evidence"</h1> });
 }

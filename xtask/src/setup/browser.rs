@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::debian::{Distribution, Missing};
 use crate::process;
 
-/// A browser and the WebDriver server of the same version.
+/// A browser and the `WebDriver` server of the same version.
 #[derive(Clone, Debug)]
 pub struct Browser {
     pub chromium: PathBuf,

@@ -37,7 +37,7 @@ pub enum Need {
     WasmPack,
     /// The packages of package.json, with wasm-opt among them.
     NodePackages,
-    /// Chromium and its WebDriver server.
+    /// Chromium and its driver.
     Browser,
 }
 

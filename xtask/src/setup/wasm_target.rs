@@ -27,9 +27,9 @@ const DEBIAN_LINKER: &str = "/usr/bin/wasm-ld-22";
 const DEBIAN_LIBRARY_SOURCE: &str = "/usr/lib/rustlib/src/rust/library/std/Cargo.toml";
 
 /// How long rustup may take: without a network it waits far longer.
-const RUSTUP_LIMIT: Duration = Duration::from_secs(60);
+const RUSTUP_LIMIT: Duration = Duration::from_mins(1);
 /// How long a failure of rustup is remembered.
-const RUSTUP_RETRY: Duration = Duration::from_secs(24 * 60 * 60);
+const RUSTUP_RETRY: Duration = Duration::from_hours(24);
 
 /// A toolchain that has the target.
 #[derive(Clone, Debug, PartialEq, Eq)]
