@@ -33,6 +33,11 @@ impl DirectoryTree {
         }
     }
 
+    /// The directory, without links.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// Where `path` really is, when that is inside.
     fn resolve(&self, path: &WorkspacePath) -> Result<PathBuf, TreeError> {
         match fs::canonicalize(self.root.join(path.as_str())) {
