@@ -29,7 +29,7 @@ pub struct Arguments {
     /// The directory that keeps the complete results.
     #[arg(long)]
     artifacts: PathBuf,
-    /// The replies, one JSON action a line; {{artifact_id}} and {{find:TEXT}} stand for the newest
+    /// The replies, one JSON action a line; `{{artifact_id}}` and `{{find:TEXT}}` stand for the newest
     /// artifact's id and for the byte range of TEXT in it. Empty lines and lines that begin with #
     /// are left out.
     #[arg(long)]
