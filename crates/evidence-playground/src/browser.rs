@@ -102,9 +102,10 @@ pub async fn web_crypto_sha256(bytes: &[u8]) -> Result<Sha256Digest, String> {
 pub fn reason(error: &JsValue) -> String {
     error.dyn_ref::<DomException>().map_or_else(
         || {
-            error
-                .dyn_ref::<js_sys::Error>()
-                .map_or_else(|| "unknown reason".to_owned(), |error| error.message().into())
+            error.dyn_ref::<js_sys::Error>().map_or_else(
+                || "unknown reason".to_owned(),
+                |error| error.message().into(),
+            )
         },
         |error| error.message().trim_end_matches('.').to_owned(),
     )

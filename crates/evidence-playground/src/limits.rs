@@ -29,7 +29,11 @@ pub enum Limit {
 
 impl Limit {
     /// Those of a bounded observation.
-    pub const EVIDENCE: [Self; 3] = [Self::MaxInlineBytes, Self::PreviewBytes, Self::MaxRangeBytes];
+    pub const EVIDENCE: [Self; 3] = [
+        Self::MaxInlineBytes,
+        Self::PreviewBytes,
+        Self::MaxRangeBytes,
+    ];
     /// Those of the loop.
     pub const AGENT: [Self; 4] = [
         Self::MaxSteps,
@@ -211,6 +215,9 @@ mod tests {
         inputs.set(Limit::MaxRangeBytes, "many".to_owned());
         let problems = inputs.check().unwrap_err();
         assert_eq!(problems[0].limits, [Limit::MaxRangeBytes]);
-        assert_eq!(problems[0].message, "max_range_bytes must be a whole number");
+        assert_eq!(
+            problems[0].message,
+            "max_range_bytes must be a whole number"
+        );
     }
 }

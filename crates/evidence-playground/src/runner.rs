@@ -1,8 +1,8 @@
 //! The run: one step at a time, as far as the user lets it go.
 
 use evidence_agent::{
-    Action, AgentLimits, BoundedEvidenceWorkspace, Message, Run, RunEvent, RunOutcome,
-    ScriptedGenerator, StepEvent, StopReason, ToolCall,
+    Action, BoundedEvidenceWorkspace, Message, Run, RunEvent, RunOutcome, ScriptedGenerator,
+    StepEvent, StopReason, ToolCall,
 };
 use evidence_core::observation::{EXTERNALIZED_HEADER, is_inline};
 use evidence_core::range::{RANGE_HEADER, RangePath};
@@ -17,7 +17,7 @@ use crate::measured::MeasuredWorkspace;
 use crate::script;
 use crate::state::Playground;
 use crate::storage::{Artifacts, PageStore};
-use crate::text::{counted, range};
+use crate::text::range;
 
 /// The pause between two steps, so that a run can be followed and stopped.
 const PACE_MILLISECONDS: i32 = 250;
@@ -108,7 +108,11 @@ impl Session {
         let steps_before = self.run.events().len();
         let outcome = self
             .run
-            .step(&mut self.workspace, &mut self.generator, &mut |_: RunEvent<'_>| {})
+            .step(
+                &mut self.workspace,
+                &mut self.generator,
+                &mut |_: RunEvent<'_>| {},
+            )
             .await;
         let complete_bytes = self.workspace.workspace_mut().take_complete_bytes();
         let event = self.run.events().get(steps_before).cloned();
@@ -204,32 +208,31 @@ fn title(action: Option<&Action>) -> String {
 }
 
 /// How a run ended and what to do about it.
-pub fn explain(outcome: &RunOutcome, limits: Option<&AgentLimits>) -> String {
+pub fn explain(outcome: &RunOutcome) -> String {
     let error = outcome.error.as_deref().unwrap_or_default();
-    let limit = |of: fn(&AgentLimits) -> usize, noun: &str| {
-        limits.map_or_else(|| noun.to_owned(), |limits| counted(of(limits), noun))
-    };
     match outcome.reason {
         StopReason::Completed => "The model gave its final answer.".to_owned(),
-        StopReason::StepLimit => format!(
-            "The run used its {} without a final answer. Raise max_steps or shorten the script.",
-            limit(AgentLimits::max_steps, "step")
-        ),
-        StopReason::ContextLimit => format!(
-            "The next prompt would have more than {}. Lower max_inline_bytes or raise \
-             max_context_chars.",
-            limit(AgentLimits::max_context_chars, "character")
-        ),
-        StopReason::InvalidActionLimit => format!(
-            "{} in a row were no action. Correct the marked lines of the script.",
-            limit(AgentLimits::max_invalid_actions, "invalid reply").replace("replys", "replies")
-        ),
-        StopReason::RepeatedActionLimit => {
-            "The model asked for the same thing again and again. Change the script so that it goes \
-             on."
-            .to_owned()
+        StopReason::StepLimit => {
+            "The run used all its steps without a final answer. Raise max_steps, or let the script \
+             end with a final action."
+                .to_owned()
         }
-        StopReason::GeneratorFailed => format!("The script has no reply: {error}."),
+        StopReason::ContextLimit => {
+            "The next prompt would have more characters than max_context_chars allows. Lower \
+             max_inline_bytes, or raise max_context_chars."
+                .to_owned()
+        }
+        StopReason::InvalidActionLimit => {
+            "As many replies in a row as max_invalid_actions allows were no action. Correct the \
+             marked lines of the script."
+                .to_owned()
+        }
+        StopReason::RepeatedActionLimit => {
+            "The model asked for the same thing more often in a row than max_identical_actions \
+             allows. Change the script so that it goes on."
+                .to_owned()
+        }
+        StopReason::GeneratorFailed => format!("The script has no reply here: {error}."),
         StopReason::StorageFailed => format!(
             "The result was not stored, and so it was not shown to the model either: {error}. \
              Artifacts that were stored before are untouched."
@@ -309,7 +312,7 @@ impl Playground {
             self.show(step).await;
         }
         if let Some(outcome) = outcome {
-            self.announcement.set(explain(&outcome, None));
+            self.announcement.set(explain(&outcome));
             self.outcome.set(Some(outcome));
             self.phase.set(Phase::Ended);
             return false;

@@ -52,10 +52,7 @@ pub fn problems(script: &str, policy: &ToolPolicy) -> Vec<LineProblem> {
 /// A script that reads `path` and then, where there is something to find, its exact bytes.
 pub fn reading(path: &str, needle: Option<&str>) -> String {
     let read = |path: &str| format!(r#"{{"tool":"read_file","path":{}}}"#, json!(path));
-    let mut actions = vec![
-        r#"{"tool":"list_files","path":"."}"#.to_owned(),
-        read(path),
-    ];
+    let mut actions = vec![r#"{"tool":"list_files","path":"."}"#.to_owned(), read(path)];
     let summary = match needle {
         Some(needle) => {
             actions.push(read(&range_path(needle)));

@@ -66,6 +66,18 @@ async fn open_database() -> Result<PageStore, StoreError> {
     })
 }
 
+/// Asks the browser not to delete the artifacts when space runs short; whether it promised that.
+#[cfg(target_arch = "wasm32")]
+pub async fn persist() -> bool {
+    evidence_store::persist().await
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+#[expect(clippy::unused_async, reason = "the browser's counterpart waits")]
+pub async fn persist() -> bool {
+    false
+}
+
 impl Store for PageStore {
     async fn get(&self, keys: &[Key]) -> Result<Vec<Option<Bytes>>, StoreError> {
         match self {

@@ -31,10 +31,7 @@ mod tests {
     #[test]
     fn digits_are_grouped_by_three() {
         let written = [0, 12, 123, 1234, 123_456, 1_234_567].map(grouped);
-        assert_eq!(
-            written,
-            ["0", "12", "123", "1,234", "123,456", "1,234,567"]
-        );
+        assert_eq!(written, ["0", "12", "123", "1,234", "123,456", "1,234,567"]);
         assert_eq!(counted(1, "byte"), "1 byte");
         assert_eq!(counted(2000, "byte"), "2,000 bytes");
     }

@@ -75,7 +75,10 @@ fn Verified(artifact: Arc<Artifact>) -> impl IntoView {
 #[component]
 fn DeleteButton() -> impl IntoView {
     let page = Playground::of_page();
-    let delete = move |_| page.deletion.set(page.selected.get_untracked().map(Deletion::One));
+    let delete = move |_| {
+        page.deletion
+            .set(page.selected.get_untracked().map(Deletion::One))
+    };
     view! {
         <button type="button" class="quiet" on:click=delete>
             "Delete…"

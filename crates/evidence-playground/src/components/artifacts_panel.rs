@@ -2,6 +2,7 @@ use leptos::prelude::*;
 
 use super::artifact_list::ArtifactList;
 use super::artifact_view::ArtifactView;
+use super::persistence::Persistence;
 use crate::state::{Deletion, Playground};
 
 /// The artifacts, and the one that is looked at.
@@ -28,6 +29,7 @@ pub fn ArtifactsPanel() -> impl IntoView {
                 </p>
             </Show>
             <ArtifactList />
+            <Persistence />
             <ArtifactView />
         </section>
     }

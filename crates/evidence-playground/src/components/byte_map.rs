@@ -50,7 +50,10 @@ pub fn ByteMap(
         let map: Element = event_current_target(&event);
         // The drag goes on outside of the map.
         let _ = map.set_pointer_capture(event.pointer_id());
-        anchor.set(Some((event.client_x().into(), position(&event, &map, size))));
+        anchor.set(Some((
+            event.client_x().into(),
+            position(&event, &map, size),
+        )));
     };
     let drag = {
         let choose = choose.clone();
@@ -72,7 +75,9 @@ pub fn ByteMap(
             };
             anchor.set(None);
             if (f64::from(event.client_x()) - from_x).abs() < DRAG_PIXELS {
-                let start = at.saturating_sub(CLICK_BYTES / 2).min(size.saturating_sub(CLICK_BYTES));
+                let start = at
+                    .saturating_sub(CLICK_BYTES / 2)
+                    .min(size.saturating_sub(CLICK_BYTES));
                 choose(start..start + CLICK_BYTES);
             }
         }
@@ -81,7 +86,11 @@ pub fn ByteMap(
         let choose = choose.clone();
         move |event: KeyboardEvent| {
             let (start, end) = selection();
-            let length = if end > start { end - start } else { CLICK_BYTES };
+            let length = if end > start {
+                end - start
+            } else {
+                CLICK_BYTES
+            };
             let last = size.saturating_sub(length);
             let start = match event.key().as_str() {
                 "ArrowLeft" | "ArrowDown" => start.saturating_sub(length),
@@ -175,7 +184,10 @@ fn mark(segment: &Segment, size: usize, y: i32, height: i32) -> impl IntoView + 
 }
 
 /// Where a range is drawn: its left edge and its width.
-#[expect(clippy::cast_precision_loss, reason = "a pixel is coarser than any rounding here")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a pixel is coarser than any rounding here"
+)]
 fn extent(range: &Range<usize>, size: usize) -> (f64, f64) {
     let scale = WIDTH / size.max(1) as f64;
     let width = (range.len() as f64 * scale).max(MIN_MARK_WIDTH);

@@ -38,8 +38,9 @@ pub fn ByteView(
     });
     let choose = move |event: web_sys::SubmitEvent| {
         event.prevent_default();
-        let typed = artifact
-            .with_value(|artifact| artifact.parse_range(&start.get_untracked(), &end.get_untracked()));
+        let typed = artifact.with_value(|artifact| {
+            artifact.parse_range(&start.get_untracked(), &end.get_untracked())
+        });
         match typed {
             Ok(Range { start, end }) => page.selection.set(Some((start, end))),
             Err(refusal) => problem.set(Some(refusal)),
@@ -76,7 +77,11 @@ pub fn ByteView(
     };
     let summary = move || {
         page.selection.get().map(|(from, to)| {
-            format!("Bytes {}: {}", range(from, to), counted(to.saturating_sub(from), "byte"))
+            format!(
+                "Bytes {}: {}",
+                range(from, to),
+                counted(to.saturating_sub(from), "byte")
+            )
         })
     };
     view! {

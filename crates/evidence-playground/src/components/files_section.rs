@@ -5,7 +5,7 @@ use wasm_bindgen_futures::JsFuture;
 use web_sys::{ClipboardEvent, DragEvent, HtmlElement, HtmlInputElement};
 
 use crate::state::Playground;
-use crate::text::counted;
+use crate::text::{counted, grouped};
 
 /// The files that the model may read, and the ways to bring them in.
 #[component]
@@ -61,23 +61,23 @@ pub fn FilesSection() -> impl IntoView {
     view! {
         <div class="field">
             <label for="sample">"Sample log"</label>
-            <select id="sample" aria-describedby="sample-note" on:change=choose_sample>
-                <option value="" disabled selected=move || page.sample.get().is_none()>
+            <select
+                id="sample"
+                aria-describedby="sample-note"
+                prop:value=move || page.sample.get().unwrap_or_default()
+                on:change=choose_sample
+            >
+                <option value="" disabled>
                     {move || if page.samples.with(Vec::is_empty) { "Loading…" } else { "Choose…" }}
                 </option>
                 <For
                     each=move || page.samples.get()
                     key=|sample| sample.file.clone()
                     children=move |sample| {
-                        let file = sample.file.clone();
-                        let size = counted(sample.byte_count.div_ceil(1000), "x");
-                        let size = size.trim_end_matches(['x', 's', ' ']).to_owned();
+                        let kilobytes = grouped(sample.byte_count.div_ceil(1000));
                         view! {
-                            <option
-                                value=sample.file
-                                selected=move || page.sample.get().as_ref() == Some(&file)
-                            >
-                                {format!("{} ({size} KB)", sample.title)}
+                            <option value=sample.file>
+                                {format!("{} ({kilobytes} KB)", sample.title)}
                             </option>
                         }
                     }
@@ -155,9 +155,7 @@ fn paste(page: Playground, event: &ClipboardEvent) {
     let into_field = event
         .target()
         .and_then(|target| target.dyn_into::<HtmlElement>().ok())
-        .is_some_and(|element| {
-            ["INPUT", "TEXTAREA"].contains(&element.tag_name().as_str())
-        });
+        .is_some_and(|element| ["INPUT", "TEXTAREA"].contains(&element.tag_name().as_str()));
     let (false, Some(transfer)) = (into_field, event.clipboard_data()) else {
         return;
     };

@@ -43,16 +43,16 @@ pub fn LimitsSection() -> impl IntoView {
     }
 }
 
-fn limit_input(
-    page: Playground,
-    limit: Limit,
-    problems: Memo<Vec<LimitProblem>>,
-) -> impl IntoView {
+fn limit_input(page: Playground, limit: Limit, problems: Memo<Vec<LimitProblem>>) -> impl IntoView {
     let invalid = move || {
-        problems.with(|problems| problems.iter().any(|problem| problem.limits.contains(&limit)))
+        problems.with(|problems| {
+            problems
+                .iter()
+                .any(|problem| problem.limits.contains(&limit))
+        })
     };
     view! {
-        <label class="limit" title=limit.meaning()>
+        <label class="limit">
             <span class="limit-name">{limit.name()}</span>
             <input
                 name=limit.name()

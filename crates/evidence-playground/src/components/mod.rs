@@ -14,6 +14,7 @@ mod limits_section;
 mod meter;
 mod notices;
 mod outcome;
+mod persistence;
 mod run_panel;
 mod script_section;
 mod step_entry;

@@ -1,7 +1,6 @@
 use evidence_agent::StopReason;
 use leptos::prelude::*;
 
-use crate::limits::LimitInputs;
 use crate::runner::explain;
 use crate::state::Playground;
 
@@ -11,8 +10,7 @@ pub fn Outcome() -> impl IntoView {
     let page = Playground::of_page();
     let ended = move || {
         let outcome = page.outcome.get()?;
-        let limits = page.limits.with_untracked(LimitInputs::check).ok();
-        let sentence = explain(&outcome, limits.as_ref().map(|limits| &limits.agent));
+        let sentence = explain(&outcome);
         let kind = if outcome.reason == StopReason::Completed {
             "completed"
         } else {

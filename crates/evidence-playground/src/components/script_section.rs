@@ -8,8 +8,10 @@ use crate::text::counted;
 #[component]
 pub fn ScriptSection() -> impl IntoView {
     let page = Playground::of_page();
-    let problems =
-        Memo::new(move |_| page.script.with(|text| script::problems(text, &page.policy())));
+    let problems = Memo::new(move |_| {
+        page.script
+            .with(|text| script::problems(text, &page.policy()))
+    });
     let verdict = move || {
         let replies = page.script.with(|text| script::replies(text)).len();
         if problems.with(Vec::is_empty) {

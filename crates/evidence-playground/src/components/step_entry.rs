@@ -23,7 +23,11 @@ pub fn StepEntry(
     let shown_bytes = step.result.as_ref().map(String::len);
     let out = match (step.complete_bytes, shown_bytes) {
         (Some(complete), Some(shown)) if complete != shown => {
-            format!("{} shown of {}", counted(shown, "byte"), counted(complete, "byte"))
+            format!(
+                "{} shown of {}",
+                counted(shown, "byte"),
+                counted(complete, "byte")
+            )
         }
         (_, Some(shown)) => counted(shown, "byte"),
         (_, None) => "nothing".to_owned(),

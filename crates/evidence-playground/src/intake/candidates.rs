@@ -54,7 +54,9 @@ pub fn of_transfer(
         .collect();
     // Files that a script put into the transfer have no entry.
     let plain = if entries.is_empty() {
-        transfer.files().map_or_else(Vec::new, |files| of_file_list(&files))
+        transfer
+            .files()
+            .map_or_else(Vec::new, |files| of_file_list(&files))
     } else {
         Vec::new()
     };

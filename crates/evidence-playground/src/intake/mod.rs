@@ -38,7 +38,9 @@ impl Playground {
                     let first = list.first().cloned();
                     self.samples.set(list);
                     // A file may have been dropped in the meantime.
-                    let is_empty = self.files.with_untracked(|files| files.files().next().is_none());
+                    let is_empty = self
+                        .files
+                        .with_untracked(|files| files.files().next().is_none());
                     if let (Some(first), true) = (first, is_empty) {
                         self.load_sample(first).await;
                     }
@@ -189,9 +191,9 @@ async fn read(path: &str, file: &File, total_bytes: usize) -> Result<String, Ref
     check_size(size, total_bytes)?;
     let buffer = JsFuture::from(file.array_buffer()).await.map_err(|error| {
         // This is how browsers say that a file is not the one that was chosen any more.
-        let changed = error
-            .dyn_ref::<DomException>()
-            .is_some_and(|error| error.name() == "NotReadableError" || error.name() == "NotFoundError");
+        let changed = error.dyn_ref::<DomException>().is_some_and(|error| {
+            error.name() == "NotReadableError" || error.name() == "NotFoundError"
+        });
         if changed {
             Refusal::Changed
         } else {
