@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use evidence_core::range::enclosing_range;
 use leptos::prelude::*;
+use wasm_bindgen::JsCast;
 use web_sys::{Element, KeyboardEvent, PointerEvent};
 
 use crate::artifacts::{Artifact, Segment, SegmentKind};
@@ -227,7 +228,6 @@ fn css_name(kind: SegmentKind) -> &'static str {
 
 /// The element that the listener is on, whatever inside of it was hit.
 fn event_current_target(event: &PointerEvent) -> Element {
-    use wasm_bindgen::JsCast as _;
     event
         .current_target()
         .map_or_else(|| event_target(event), JsCast::unchecked_into)

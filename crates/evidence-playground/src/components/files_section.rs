@@ -116,7 +116,7 @@ pub fn FilesSection() -> impl IntoView {
                         "Choose a folder"
                         <input
                             type="file"
-                            webkitdirectory
+                            prop:webkitdirectory=true
                             class="visually-hidden"
                             on:change=choose
                         />

@@ -24,8 +24,6 @@ pub fn Header() -> impl IntoView {
             <button
                 type="button"
                 class="quiet theme-toggle"
-                aria-label="Dark theme"
-                aria-pressed=move || dark.get().to_string()
                 on:click=toggle
             >
                 {move || if dark.get() { "Light theme" } else { "Dark theme" }}

@@ -20,6 +20,7 @@ pub fn StepEntry(
         Evidence::Refused => "refused",
         Evidence::Final => "final",
     };
+    let badge = badge(&step);
     let shown_bytes = step.result.as_ref().map(String::len);
     let out = match (step.complete_bytes, shown_bytes) {
         (Some(complete), Some(shown)) if complete != shown => {
@@ -41,12 +42,13 @@ pub fn StepEntry(
         )),
         Evidence::Inline | Evidence::Refused | Evidence::Final => None,
     };
+    let labelled_by = heading.clone();
     view! {
-        <li class="step" data-kind=kind aria-labelledby=heading.clone()>
+        <li class="step" data-kind=kind aria-labelledby=labelled_by>
             <h3 class="step-head" id=heading>
                 <span class="step-number">{step.number}</span>
                 <span class="step-title">{step.title.clone()}</span>
-                <span class="badge">{badge(&step)}</span>
+                <span class="badge">{badge}</span>
             </h3>
             <dl class="figures">
                 <div>
