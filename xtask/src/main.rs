@@ -3,6 +3,7 @@
 //! Everything that a contributor or a build server runs is here; there is no
 //! shell script beside it.
 
+mod conformance;
 mod page;
 mod process;
 mod project;
@@ -12,6 +13,7 @@ mod size;
 mod tally;
 mod test;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -43,6 +45,12 @@ enum Command {
         #[arg(value_enum)]
         groups: Vec<test::Group>,
     },
+    /// Check vector files in Chromium, over IndexedDB; all of tests/vectors
+    /// when none is named. `bounded-evidence conformance` checks them natively.
+    Conformance {
+        /// Vector files; the name says the kind.
+        files: Vec<PathBuf>,
+    },
     /// Print the sizes of what is shipped, and fail where one is over its limit.
     Size,
 }
@@ -73,6 +81,19 @@ fn run(command: Command) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Test { groups } => Ok(test::run(&project, &groups)),
+        Command::Conformance { mut files } => {
+            let environment = setup::prepare(&project, conformance::NEEDS)?;
+            if files.is_empty() {
+                files = conformance::project_vectors(&environment)?;
+            }
+            // A relative path is meant from here, not from the project's root.
+            let files: Vec<PathBuf> = files
+                .iter()
+                .map(std::path::absolute)
+                .collect::<Result<_, _>>()?;
+            conformance::in_browser(&environment, &files, process::run)?;
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Size => {
             let environment = setup::prepare(&project, size::NEEDS)?;
             page::build(&environment)?;

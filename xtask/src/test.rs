@@ -12,7 +12,7 @@ use crate::project::Project;
 use crate::serve::Server;
 use crate::setup::{self, Environment, Need};
 use crate::tally::{Runner, Tally};
-use crate::{page, process, size};
+use crate::{conformance, page, process, size};
 
 /// Tests that are run together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -97,9 +97,9 @@ fn native(run: &mut Run, project: &Project) {
     let mut tests = setup::native_cargo(project);
     tests.args(["test", "--workspace", "--no-fail-fast", "--locked"]);
     run.tests("tests", Runner::Cargo, || Ok(tests));
-    if project.member("evidence-cli").is_some() {
-        run.tests("vectors", Runner::Conformance, || conformance(project, &[]));
-    }
+    run.tests("vectors", Runner::Conformance, || {
+        native_conformance(project)
+    });
 }
 
 fn browser(run: &mut Run, environment: &Environment, page_is_built: bool) {
@@ -110,13 +110,12 @@ fn browser(run: &mut Run, environment: &Environment, page_is_built: bool) {
             wasm_pack_test(environment, &directory)
         });
     }
-    if project.member("evidence-cli").is_some() {
-        run.tests("vectors in the browser", Runner::Conformance, || {
-            let mut command = conformance(project, &["--browser"])?;
-            with_browser(&mut command, environment)?;
-            Ok(command)
-        });
-    }
+    run.step("vectors in the browser", || {
+        let files = conformance::project_vectors(environment)?;
+        conformance::in_browser(environment, &files, |node| {
+            counted(Runner::Conformance, node)
+        })
+    });
     if page_is_built {
         run.step("page from end to end", || page_tests(environment));
     }
@@ -149,19 +148,11 @@ fn wasm_pack_test(environment: &Environment, directory: &Path) -> Result<Command
     Ok(command)
 }
 
-fn conformance(project: &Project, options: &[&str]) -> Result<Command> {
+fn native_conformance(project: &Project) -> Result<Command> {
     let mut command = setup::native_cargo(project);
     command
-        .args([
-            "run",
-            "--quiet",
-            "--locked",
-            "--package",
-            "evidence-cli",
-            "--",
-            "conformance",
-        ])
-        .args(options)
+        .args(["run", "--quiet", "--locked", "--package", "evidence-cli"])
+        .args(["--", "conformance"])
         .args(files_ending(
             &project.root().join("tests/vectors"),
             ".jsonl",
