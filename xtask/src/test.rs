@@ -174,7 +174,7 @@ fn page_tests(environment: &Environment) -> Result<Tally> {
     let project = environment.project();
     let server = Server::start(&project.dist(), PAGE_BASE, 0)?;
     let mut node = environment.tool("node")?;
-    node.args(["--test", "--test-reporter=spec"])
+    node.args(["--test", "--test-reporter=spec", "--test-timeout=180000"])
         .args(files_ending(
             &project.root().join("tests/browser"),
             ".test.mjs",
