@@ -39,6 +39,12 @@ pub fn run(command: &mut Command) -> Result<()> {
     check(command, status)
 }
 
+/// Runs a command that tells by its exit whether something passed.
+pub fn passes(command: &mut Command) -> Result<bool> {
+    let status = command.status().with_context(|| cannot_start(command))?;
+    Ok(status.success())
+}
+
 /// Runs a command and returns what it printed on standard output.
 pub fn read(command: &mut Command) -> Result<String> {
     let output = command
