@@ -1,77 +1,94 @@
-//! Runs vector files in Chromium, over IndexedDB and files in memory.
+//! Runs the recorded vectors: natively by the project's command, and in a
+//! browser by the same checks compiled to WebAssembly.
 
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use crate::process;
+use crate::project::Project;
 use crate::serve::Server;
-use crate::setup::{Environment, Need};
+use crate::setup::{self, Environment, Need};
 
-/// What a run in the browser needs.
-pub const NEEDS: &[Need] = &[
+/// What the run in a browser needs.
+pub const BROWSER_NEEDS: &[Need] = &[
     Need::WasmTarget,
     Need::WasmBindgen,
     Need::NodePackages,
     Need::Browser,
 ];
 
-/// The vector files of the project.
-pub fn project_vectors(environment: &Environment) -> Result<Vec<PathBuf>> {
-    let directory = environment.project().root().join("tests/vectors");
-    let mut files = Vec::new();
-    for entry in fs::read_dir(directory)? {
-        let path = entry?.path();
-        if path
-            .extension()
-            .is_some_and(|extension| extension == "jsonl")
-        {
-            files.push(path);
-        }
-    }
-    files.sort();
-    Ok(files)
+const MODULE: &str = "evidence_conformance";
+
+/// The command that runs these files natively.
+pub fn native(project: &Project, files: &[PathBuf]) -> Command {
+    let mut cargo = setup::native_cargo(project);
+    cargo
+        .args([
+            "run",
+            "--quiet",
+            "--locked",
+            "--package",
+            "evidence-cli",
+            "--",
+            "conformance",
+        ])
+        .args(files);
+    cargo
 }
 
-/// Builds the checks for the browser and hands `run` the command that runs
-/// them; what it runs against is served meanwhile.
-pub fn in_browser<T>(
-    environment: &Environment,
-    files: &[PathBuf],
-    run: impl FnOnce(&mut Command) -> Result<T>,
-) -> Result<T> {
-    let project = environment.project();
-    let mut cargo = environment.tool("cargo")?;
-    cargo.args([
-        "build",
-        "--locked",
-        "--package",
-        "evidence-conformance",
-        "--lib",
-        "--target",
-        "wasm32-unknown-unknown",
-    ]);
-    process::run(&mut cargo)?;
-    let site = project.scratch().join("conformance");
-    let built = "target/wasm32-unknown-unknown/debug/evidence_conformance.wasm";
-    let mut bindgen = environment.tool("wasm-bindgen")?;
-    bindgen
-        .args(["--target", "web", "--no-typescript", "--out-dir"])
-        .arg(&site)
-        .arg(project.root().join(built));
-    process::run(&mut bindgen)?;
-    fs::write(
-        site.join("index.html"),
-        "<!doctype html><title>Conformance</title>",
-    )?;
+/// The checks on a page of their own, served while this lives.
+pub struct BrowserChecks {
+    server: Server,
+}
 
-    let server = Server::start(&site, "/", 0)?;
-    let mut node = environment.tool("node")?;
-    node.arg(project.root().join("tests/browser/conformance.mjs"))
-        .args(files)
-        .env("PAGE_URL", server.url())
-        .env("CHROMIUM", &environment.browser()?.chromium);
-    run(&mut node)
+impl BrowserChecks {
+    /// Compiles the checks and serves them.
+    pub fn start(environment: &Environment) -> Result<Self> {
+        let project = environment.project();
+        let mut cargo = environment.tool("cargo")?;
+        cargo
+            .args([
+                "build",
+                "--locked",
+                "--package",
+                "evidence-conformance",
+                "--target",
+            ])
+            .arg(setup::WASM_TARGET)
+            .env("CARGO_TARGET_DIR", project.target());
+        process::run(&mut cargo)?;
+
+        let site = project.scratch().join("conformance");
+        let module = project
+            .target()
+            .join(setup::WASM_TARGET)
+            .join("debug")
+            .join(MODULE);
+        let mut wasm_bindgen = environment.tool("wasm-bindgen")?;
+        wasm_bindgen
+            .args(["--target", "web", "--no-typescript", "--out-dir"])
+            .arg(&site)
+            .arg(module.with_extension("wasm"));
+        process::run(&mut wasm_bindgen)?;
+        fs::write(
+            site.join("index.html"),
+            "<!doctype html>\n<title>Conformance</title>\n",
+        )
+        .with_context(|| format!("cannot write to {}", site.display()))?;
+        Ok(Self {
+            server: Server::start(&site, "/", 0)?,
+        })
+    }
+
+    /// The command that runs these files on the page.
+    pub fn command(&self, environment: &Environment, files: &[PathBuf]) -> Result<Command> {
+        let mut node = environment.node_with_browser()?;
+        node.arg("tests/browser/conformance.mjs")
+            .args(files)
+            .env("PAGE_URL", self.server.url());
+        Ok(node)
+    }
 }

@@ -13,12 +13,13 @@ mod size;
 mod tally;
 mod test;
 
-use std::path::PathBuf;
+use std::path::{self, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
+use crate::conformance::BrowserChecks;
 use crate::project::Project;
 
 /// Set up, build, serve, test and measure bounded-evidence.
@@ -45,10 +46,13 @@ enum Command {
         #[arg(value_enum)]
         groups: Vec<test::Group>,
     },
-    /// Check vector files in Chromium, over IndexedDB; all of tests/vectors
-    /// when none is named. `bounded-evidence conformance` checks them natively.
+    /// Run vector files as `bounded-evidence conformance` does.
     Conformance {
-        /// Vector files; the name says the kind.
+        /// Run them in headless Chromium, over the browser's database.
+        #[arg(long)]
+        browser: bool,
+        /// The files; the name of each says its kind.
+        #[arg(required = true)]
         files: Vec<PathBuf>,
     },
     /// Print the sizes of what is shipped, and fail where one is over its limit.
@@ -81,18 +85,23 @@ fn run(command: Command) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Test { groups } => Ok(test::run(&project, &groups)),
-        Command::Conformance { mut files } => {
-            let environment = setup::prepare(&project, conformance::NEEDS)?;
-            if files.is_empty() {
-                files = conformance::project_vectors(&environment)?;
-            }
-            // A relative path is meant from here, not from the project's root.
-            let files: Vec<PathBuf> = files
+        Command::Conformance { browser, files } => {
+            let files = files
                 .iter()
-                .map(std::path::absolute)
-                .collect::<Result<_, _>>()?;
-            conformance::in_browser(&environment, &files, process::run)?;
-            Ok(ExitCode::SUCCESS)
+                .map(path::absolute)
+                .collect::<Result<Vec<_>, _>>()?;
+            let passed = if browser {
+                let environment = setup::prepare(&project, conformance::BROWSER_NEEDS)?;
+                let checks = BrowserChecks::start(&environment)?;
+                process::passes(&mut checks.command(&environment, &files)?)?
+            } else {
+                process::passes(&mut conformance::native(&project, &files))?
+            };
+            Ok(if passed {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            })
         }
         Command::Size => {
             let environment = setup::prepare(&project, size::NEEDS)?;

@@ -8,11 +8,12 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 
+use crate::conformance::{self, BrowserChecks};
 use crate::project::Project;
 use crate::serve::Server;
 use crate::setup::{self, Environment, Need};
 use crate::tally::{Runner, Tally};
-use crate::{conformance, page, process, size};
+use crate::{page, process, size};
 
 /// Tests that are run together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -98,7 +99,7 @@ fn native(run: &mut Run, project: &Project) {
     tests.args(["test", "--workspace", "--no-fail-fast", "--locked"]);
     run.tests("tests", Runner::Cargo, || Ok(tests));
     run.tests("vectors", Runner::Conformance, || {
-        native_conformance(project)
+        Ok(conformance::native(project, &vectors(project)?))
     });
 }
 
@@ -111,10 +112,9 @@ fn browser(run: &mut Run, environment: &Environment, page_is_built: bool) {
         });
     }
     run.step("vectors in the browser", || {
-        let files = conformance::project_vectors(environment)?;
-        conformance::in_browser(environment, &files, |node| {
-            counted(Runner::Conformance, node)
-        })
+        let checks = BrowserChecks::start(environment)?;
+        let mut command = checks.command(environment, &vectors(project)?)?;
+        counted(Runner::Conformance, &mut command)
     });
     if page_is_built {
         run.step("page from end to end", || page_tests(environment));
@@ -148,40 +148,23 @@ fn wasm_pack_test(environment: &Environment, directory: &Path) -> Result<Command
     Ok(command)
 }
 
-fn native_conformance(project: &Project) -> Result<Command> {
-    let mut command = setup::native_cargo(project);
-    command
-        .args(["run", "--quiet", "--locked", "--package", "evidence-cli"])
-        .args(["--", "conformance"])
-        .args(files_ending(
-            &project.root().join("tests/vectors"),
-            ".jsonl",
-        )?);
-    Ok(command)
+/// The recorded vectors of contract A.
+fn vectors(project: &Project) -> Result<Vec<PathBuf>> {
+    files_ending(&project.root().join("tests/vectors"), ".jsonl")
 }
 
 /// The tests in tests/browser/, against the page as a static host serves it.
 fn page_tests(environment: &Environment) -> Result<Tally> {
     let project = environment.project();
     let server = Server::start(&project.dist(), PAGE_BASE, 0)?;
-    let mut node = environment.tool("node")?;
-    node.args(["--test", "--test-reporter=spec"])
+    let mut node = environment.node_with_browser()?;
+    node.args(["--test", "--test-reporter=spec", "--test-timeout=180000"])
         .args(files_ending(
             &project.root().join("tests/browser"),
             ".test.mjs",
         )?)
         .env("PAGE_URL", server.url());
-    with_browser(&mut node, environment)?;
     counted(Runner::Node, &mut node)
-}
-
-/// Tells the tests which browser to start.
-fn with_browser(command: &mut Command, environment: &Environment) -> Result<()> {
-    let browser = environment.browser()?;
-    command
-        .env("CHROMIUM", &browser.chromium)
-        .env("CHROMEDRIVER", &browser.chromedriver);
-    Ok(())
 }
 
 fn files_ending(directory: &Path, ending: &str) -> Result<Vec<PathBuf>> {
