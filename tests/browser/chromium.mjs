@@ -13,7 +13,8 @@ export function launch() {
   });
 }
 
-function required(name) {
+/** A variable that the runner of these tests sets. */
+export function required(name) {
   const value = process.env[name];
   if (!value) {
     throw new Error(`${name} is not set: run these tests by \`cargo xtask test browser\``);

@@ -20,3 +20,7 @@ mod argument;
 mod artifacts;
 mod error;
 mod store;
+
+pub use artifacts::{Artifacts, is_artifact_path};
+pub use error::Failure;
+pub use store::{EvidenceStore, open_store, persist};
