@@ -169,7 +169,8 @@ fn conformance(project: &Project, options: &[&str]) -> Result<Command> {
     Ok(command)
 }
 
-/// The tests in tests/browser/, against the page as a static host serves it.
+/// The tests in tests/browser/, against the page as a static host serves it and
+/// the library as npm packs it.
 fn page_tests(environment: &Environment) -> Result<Tally> {
     let project = environment.project();
     let server = Server::start(&project.dist(), PAGE_BASE, 0)?;
@@ -180,6 +181,9 @@ fn page_tests(environment: &Environment) -> Result<Tally> {
             ".test.mjs",
         )?)
         .env("PAGE_URL", server.url());
+    if let Some(library) = page::build_library(environment)? {
+        node.env("LIBRARY", library);
+    }
     with_browser(&mut node, environment)?;
     counted(Runner::Node, &mut node)
 }
