@@ -153,7 +153,8 @@ fn vectors(project: &Project) -> Result<Vec<PathBuf>> {
     files_ending(&project.root().join("tests/vectors"), ".jsonl")
 }
 
-/// The tests in tests/browser/, against the page as a static host serves it.
+/// The tests in tests/browser/, against the page as a static host serves it and
+/// the library as npm packs it.
 fn page_tests(environment: &Environment) -> Result<Tally> {
     let project = environment.project();
     let server = Server::start(&project.dist(), PAGE_BASE, 0)?;
@@ -164,6 +165,9 @@ fn page_tests(environment: &Environment) -> Result<Tally> {
             ".test.mjs",
         )?)
         .env("PAGE_URL", server.url());
+    if let Some(library) = page::build_library(environment)? {
+        node.env("LIBRARY", library);
+    }
     counted(Runner::Node, &mut node)
 }
 
