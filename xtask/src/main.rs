@@ -3,6 +3,7 @@
 //! Everything that a contributor or a build server runs is here; there is no
 //! shell script beside it.
 
+mod conformance;
 mod page;
 mod process;
 mod project;
@@ -12,11 +13,13 @@ mod size;
 mod tally;
 mod test;
 
+use std::path::{self, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
+use crate::conformance::BrowserChecks;
 use crate::project::Project;
 
 /// Set up, build, serve, test and measure bounded-evidence.
@@ -42,6 +45,15 @@ enum Command {
         /// What to run; everything when none is named.
         #[arg(value_enum)]
         groups: Vec<test::Group>,
+    },
+    /// Run vector files as `bounded-evidence conformance` does.
+    Conformance {
+        /// Run them in headless Chromium, over the browser's database.
+        #[arg(long)]
+        browser: bool,
+        /// The files; the name of each says its kind.
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
     },
     /// Print the sizes of what is shipped, and fail where one is over its limit.
     Size,
@@ -73,6 +85,24 @@ fn run(command: Command) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Test { groups } => Ok(test::run(&project, &groups)),
+        Command::Conformance { browser, files } => {
+            let files = files
+                .iter()
+                .map(path::absolute)
+                .collect::<Result<Vec<_>, _>>()?;
+            let passed = if browser {
+                let environment = setup::prepare(&project, conformance::BROWSER_NEEDS)?;
+                let checks = BrowserChecks::start(&environment)?;
+                process::passes(&mut checks.command(&environment, &files)?)?
+            } else {
+                process::passes(&mut conformance::native(&project, &files))?
+            };
+            Ok(if passed {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            })
+        }
         Command::Size => {
             let environment = setup::prepare(&project, size::NEEDS)?;
             page::build(&environment)?;

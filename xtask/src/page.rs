@@ -59,7 +59,7 @@ pub fn build_library(environment: &Environment) -> Result<Option<PathBuf>> {
     let Some(crate_directory) = project.member("evidence-wasm") else {
         return Ok(None);
     };
-    let package = project.root().join("target/npm/evidence-wasm");
+    let package = project.target().join("npm/evidence-wasm");
     let mut wasm_pack = environment.tool("wasm-pack")?;
     wasm_pack
         .args([

@@ -2,7 +2,7 @@
 
 use std::env;
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
@@ -37,6 +37,12 @@ fn is_of_running_package(name: &str) -> bool {
 pub fn run(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| cannot_start(command))?;
     check(command, status)
+}
+
+/// Runs a command that tells by its exit whether something passed.
+pub fn passes(command: &mut Command) -> Result<bool> {
+    let status = command.status().with_context(|| cannot_start(command))?;
+    Ok(status.success())
 }
 
 /// Runs a command and returns what it printed on standard output.
@@ -83,12 +89,10 @@ pub fn run_by_line(
         .stdout
         .take()
         .context("the child has no standard output")?;
-    let mut terminal = std::io::stdout().lock();
     for bytes in BufReader::new(stdout).split(b'\n') {
-        let text = bytes?;
-        if line(&String::from_utf8_lossy(&text)) {
-            terminal.write_all(&text)?;
-            terminal.write_all(b"\n")?;
+        let text = String::from_utf8_lossy(&bytes?).into_owned();
+        if line(&text) {
+            println!("{text}");
         }
     }
     Ok(child.wait()?)

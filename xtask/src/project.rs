@@ -36,9 +36,14 @@ impl Project {
         self.root.join("dist")
     }
 
+    /// Where cargo puts what it builds.
+    pub fn target(&self) -> PathBuf {
+        self.root.join("target")
+    }
+
     /// Intermediate files of these commands.
     pub fn scratch(&self) -> PathBuf {
-        self.root.join("target/xtask")
+        self.target().join("xtask")
     }
 
     /// What set-up made, shared by all checkouts of one user.

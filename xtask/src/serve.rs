@@ -171,7 +171,7 @@ mod tests {
         let of = |name| media_type(Path::new(name));
         assert_eq!(of("a.wasm"), "application/wasm");
         assert_eq!(of("a.js"), "text/javascript; charset=utf-8");
-        assert_eq!(of("a.mjs"), "text/javascript; charset=utf-8");
+        assert_eq!(of("a.mjs"), "application/javascript");
         assert_eq!(of("index.html"), "text/html; charset=utf-8");
         assert_eq!(of("a.css"), "text/css; charset=utf-8");
         assert_eq!(of("unknown"), "application/octet-stream");

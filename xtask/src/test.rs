@@ -8,6 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 
+use crate::conformance::{self, BrowserChecks};
 use crate::project::Project;
 use crate::serve::Server;
 use crate::setup::{self, Environment, Need};
@@ -97,9 +98,9 @@ fn native(run: &mut Run, project: &Project) {
     let mut tests = setup::native_cargo(project);
     tests.args(["test", "--workspace", "--no-fail-fast", "--locked"]);
     run.tests("tests", Runner::Cargo, || Ok(tests));
-    if project.member("evidence-cli").is_some() {
-        run.tests("vectors", Runner::Conformance, || conformance(project, &[]));
-    }
+    run.tests("vectors", Runner::Conformance, || {
+        Ok(conformance::native(project, &vectors(project)?))
+    });
 }
 
 fn browser(run: &mut Run, environment: &Environment, page_is_built: bool) {
@@ -110,13 +111,11 @@ fn browser(run: &mut Run, environment: &Environment, page_is_built: bool) {
             wasm_pack_test(environment, &directory)
         });
     }
-    if project.member("evidence-cli").is_some() {
-        run.tests("vectors in the browser", Runner::Conformance, || {
-            let mut command = conformance(project, &["--browser"])?;
-            with_browser(&mut command, environment)?;
-            Ok(command)
-        });
-    }
+    run.step("vectors in the browser", || {
+        let checks = BrowserChecks::start(environment)?;
+        let mut command = checks.command(environment, &vectors(project)?)?;
+        counted(Runner::Conformance, &mut command)
+    });
     if page_is_built {
         run.step("page from end to end", || page_tests(environment));
     }
@@ -149,48 +148,23 @@ fn wasm_pack_test(environment: &Environment, directory: &Path) -> Result<Command
     Ok(command)
 }
 
-fn conformance(project: &Project, options: &[&str]) -> Result<Command> {
-    let mut command = setup::native_cargo(project);
-    command
-        .args([
-            "run",
-            "--quiet",
-            "--locked",
-            "--package",
-            "evidence-cli",
-            "--",
-            "conformance",
-        ])
-        .args(options)
-        .args(files_ending(
-            &project.root().join("tests/vectors"),
-            ".jsonl",
-        )?);
-    Ok(command)
+/// The recorded vectors of contract A.
+fn vectors(project: &Project) -> Result<Vec<PathBuf>> {
+    files_ending(&project.root().join("tests/vectors"), ".jsonl")
 }
 
 /// The tests in tests/browser/, against the page as a static host serves it.
 fn page_tests(environment: &Environment) -> Result<Tally> {
     let project = environment.project();
     let server = Server::start(&project.dist(), PAGE_BASE, 0)?;
-    let mut node = environment.tool("node")?;
-    node.args(["--test", "--test-reporter=spec"])
+    let mut node = environment.node_with_browser()?;
+    node.args(["--test", "--test-reporter=spec", "--test-timeout=180000"])
         .args(files_ending(
             &project.root().join("tests/browser"),
             ".test.mjs",
         )?)
         .env("PAGE_URL", server.url());
-    with_browser(&mut node, environment)?;
     counted(Runner::Node, &mut node)
-}
-
-/// Tells the tests which browser to start.
-fn with_browser(command: &mut Command, environment: &Environment) -> Result<()> {
-    let browser = environment.browser()?;
-    command
-        .env("CHROMIUM", &browser.chromium)
-        .env("CHROMEDRIVER", &browser.chromedriver);
-    Ok(())
 }
 
 fn files_ending(directory: &Path, ending: &str) -> Result<Vec<PathBuf>> {

@@ -3,6 +3,8 @@
 //! The same checks run natively over a directory and in a browser over IndexedDB: a [`Host`] says
 //! which store and which tree of files.
 
+#[cfg(target_arch = "wasm32")]
+mod browser;
 mod host;
 mod report;
 mod vectors;

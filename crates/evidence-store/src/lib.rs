@@ -14,6 +14,8 @@ pub mod artifacts;
 pub mod blob;
 #[cfg(not(target_arch = "wasm32"))]
 mod directory;
+#[cfg(target_arch = "wasm32")]
+mod indexed_db;
 mod maybe_send;
 mod memory;
 mod record;
@@ -23,6 +25,8 @@ pub mod tool_output;
 pub use artifacts::{ArtifactError, ArtifactStore, Scope};
 #[cfg(not(target_arch = "wasm32"))]
 pub use directory::DirectoryStore;
+#[cfg(target_arch = "wasm32")]
+pub use indexed_db::{IndexedDbStore, persist};
 pub use maybe_send::{MaybeSend, MaybeSync};
 pub use memory::MemoryStore;
 pub use record::{Record, RecordError};

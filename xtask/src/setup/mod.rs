@@ -20,6 +20,7 @@ use anyhow::{Context, Result};
 
 pub use self::browser::Browser;
 use self::tools::CargoTool;
+pub use self::wasm_target::TARGET as WASM_TARGET;
 use self::wasm_target::{Search, WasmToolchain};
 use crate::process;
 use crate::project::Project;
@@ -74,6 +75,14 @@ impl Environment {
         self.browser
             .as_ref()
             .context("this command did not ask for a browser")
+    }
+
+    /// Node, told which browser to start.
+    pub fn node_with_browser(&self) -> Result<Command> {
+        let browser = self.browser()?;
+        let mut node = self.tool("node")?;
+        node.env("CHROMIUM", &browser.chromium);
+        Ok(node)
     }
 
     fn tool_directories(&self) -> Vec<PathBuf> {

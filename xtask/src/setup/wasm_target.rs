@@ -20,7 +20,8 @@ use super::tools::Version;
 use crate::process;
 use crate::project::Project;
 
-const TARGET: &str = "wasm32-unknown-unknown";
+/// The name of the target.
+pub const TARGET: &str = "wasm32-unknown-unknown";
 const DEBIAN_RUSTC: &str = "/usr/bin/rustc";
 const DEBIAN_CARGO: &str = "/usr/bin/cargo";
 const DEBIAN_LINKER: &str = "/usr/bin/wasm-ld-22";

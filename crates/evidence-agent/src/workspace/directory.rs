@@ -40,9 +40,13 @@ impl DirectoryTree {
 
     /// Where `path` really is, when that is inside.
     fn resolve(&self, path: &WorkspacePath) -> Result<PathBuf, TreeError> {
-        match fs::canonicalize(self.root.join(path.as_str())) {
+        let named = self.root.join(path.as_str());
+        match fs::canonicalize(&named) {
             Ok(real) if real.starts_with(&self.root) && !self.is_protected(&real) => Ok(real),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(TreeError::NotFound),
+            // A link whose target is gone is there all the same.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !named.is_symlink() => {
+                Err(TreeError::NotFound)
+            }
             Ok(_) | Err(_) => Err(TreeError::Inaccessible),
         }
     }
