@@ -2,6 +2,7 @@
 
 mod conformance;
 mod run;
+mod serve;
 
 use std::process::ExitCode;
 
@@ -21,12 +22,15 @@ enum Command {
     Run(run::Arguments),
     /// Check vector files (evidence, loop, protocol and config .jsonl) and print what differs.
     Conformance(conformance::Arguments),
+    /// Keep the tool output of agent runtimes over HTTP (contract B).
+    Serve(serve::Arguments),
 }
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Conformance(arguments) => conformance::run(&arguments),
+        Command::Serve(arguments) => serve::run(&arguments),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("bounded-evidence: {error:#}");

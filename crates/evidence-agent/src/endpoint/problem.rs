@@ -10,7 +10,7 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProblemCode {
-    /// 400 (405 for a method): the request is not of the form that there is.
+    /// 400 (405 for a method, 408 for a body that does not arrive): the request is not of the form that there is.
     InvalidRequest,
     /// 401: no session.
     Unauthenticated,
@@ -77,6 +77,8 @@ pub struct Problem {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum More {
     Nothing,
+    /// The request did not come in time.
+    TooSlow,
     /// The methods that the address takes.
     Allow(&'static str),
     /// The size of the artifact that the offset is beyond.
@@ -128,6 +130,14 @@ impl Problem {
         )
     }
 
+    /// The request did not come in time.
+    pub fn too_slow() -> Self {
+        Self {
+            more: More::TooSlow,
+            ..Self::invalid("the request's body did not arrive in time")
+        }
+    }
+
     pub(super) fn integrity_failure() -> Self {
         Self::new(ProblemCode::IntegrityFailure, ToolOutputError::Integrity)
     }
@@ -140,6 +150,7 @@ impl Problem {
     fn status_and_title(&self) -> (u16, &'static str) {
         match self.more {
             More::Allow(_) => (405, "Method Not Allowed"),
+            More::TooSlow => (408, "Request Timeout"),
             _ => self.code.status_and_title(),
         }
     }
@@ -176,7 +187,7 @@ impl Problem {
         let (bytes, needed_limit) = match self.more {
             More::Bytes(bytes) => (Some(bytes), None),
             More::NeededLimit(needed) => (None, Some(needed)),
-            More::Nothing | More::Allow(_) => (None, None),
+            More::Nothing | More::TooSlow | More::Allow(_) => (None, None),
         };
         let details = Details {
             r#type: "about:blank",
