@@ -19,7 +19,7 @@ mod tests;
 
 use bytes::Bytes;
 use evidence_core::cursor::{ReadArguments, ReadRequest};
-use evidence_core::envelope::MaxInputBytes;
+use evidence_core::envelope::{InvalidMaxInputBytes, MaxInputBytes};
 use evidence_core::raw_json::ObjectReader;
 use evidence_core::tool_output::Handles;
 use evidence_core::tool_result::ToolResultBuilder;
@@ -305,8 +305,8 @@ fn check_envelope(body: &[u8]) -> Result<Response, Problem> {
         let value = reader.value().map_err(Problem::invalid)?;
         let seen = match name.as_str() {
             "max_input_bytes" => {
-                let number = value.as_str().parse().unwrap_or(0);
-                let limit = MaxInputBytes::new(number).map_err(Problem::invalid)?;
+                let limit: MaxInputBytes = serde_json::from_str(value.as_str())
+                    .map_err(|_| Problem::invalid(InvalidMaxInputBytes))?;
                 max_input_bytes.replace(limit).is_some()
             }
             "body" => envelope.replace(value).is_some(),

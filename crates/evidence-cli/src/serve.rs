@@ -98,7 +98,7 @@ async fn serve(arguments: &Arguments) -> anyhow::Result<()> {
             accepted = accept(&listener, &connections) => accepted,
             () = &mut stop => break,
         };
-        let io = TokioIo::new(Box::pin(with_timeouts(stream, timeout)));
+        let io = TokioIo::new(Box::pin(with_write_timeout(stream, timeout)));
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(timeout)
@@ -138,12 +138,12 @@ async fn accept(
     }
 }
 
-/// A client that stalls is let go.
-fn with_timeouts(stream: TcpStream, timeout: Duration) -> TimeoutStream<TcpStream> {
+/// A client that stops reading is let go. One that stops writing is, too, but not here: a connection
+/// is silent while its request is being answered.
+fn with_write_timeout(stream: TcpStream, timeout: Duration) -> TimeoutStream<TcpStream> {
     // Small responses are to leave at once; without it they only leave later.
     let _ = stream.set_nodelay(true);
     let mut stream = TimeoutStream::new(stream);
-    stream.set_read_timeout(Some(timeout));
     stream.set_write_timeout(Some(timeout));
     stream
 }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::digest::Sha256Digest;
 use crate::job::JobId;
-use crate::json::{self, escaped_byte_len};
+use crate::json::{self, WholeNumber, escaped_byte_len};
 use crate::tool_output::MAX_RESULT_BYTES;
 use crate::tool_result::ToolResult;
 
@@ -202,8 +202,8 @@ impl ReadArguments {
         struct Arguments {
             job_id: Option<JobId>,
             sha256: Sha256Digest,
-            offset: u64,
-            limit: u64,
+            offset: WholeNumber,
+            limit: WholeNumber,
         }
         let Ok(arguments) = serde_json::from_str::<Arguments>(json) else {
             return invalid(
@@ -213,7 +213,7 @@ impl ReadArguments {
         Ok(Self {
             job_id: arguments.job_id,
             sha256: arguments.sha256,
-            request: ReadRequest::new(arguments.offset, arguments.limit)?,
+            request: ReadRequest::new(arguments.offset.0, arguments.limit.0)?,
         })
     }
 }

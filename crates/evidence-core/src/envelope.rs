@@ -3,7 +3,10 @@
 //! Nothing is cut here. A message or body that is too large is refused whole, because everything in
 //! it is mandatory; what could be bounded was bounded before.
 
-use serde::Serialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::json::WholeNumber;
 
 /// The most bytes of one final, escaped, provider-facing message: 64 KiB.
 ///
@@ -69,6 +72,13 @@ impl MaxInputBytes {
     /// Measures `body`, the complete serialized request: instructions, schemas and history included.
     pub const fn check(self, body: &str) -> EnvelopeCheck {
         EnvelopeCheck::new(body, self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for MaxInputBytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let WholeNumber(limit) = WholeNumber::deserialize(deserializer)?;
+        Self::new(i64::try_from(limit).unwrap_or(i64::MAX)).map_err(D::Error::custom)
     }
 }
 

@@ -478,7 +478,7 @@ fn an_envelope_is_measured_and_not_changed() {
         r#"{"body":1,"max_input_bytes":0}"#,
         r#"{"body":1,"max_input_bytes":8388609}"#,
         r#"{"body":1,"max_input_bytes":"5"}"#,
-        r#"{"body":1,"max_input_bytes":5.0}"#,
+        r#"{"body":1,"max_input_bytes":5.5}"#,
         r#"{"body":1,"max_input_bytes":null}"#,
         r#"{"body":1,"body":1}"#,
         r#"{"body":1,"more":1}"#,
