@@ -1,5 +1,6 @@
 //! The command `bounded-evidence`: the same rules, natively.
 
+mod bench;
 mod conformance;
 mod run;
 mod serve;
@@ -22,6 +23,9 @@ enum Command {
     Run(run::Arguments),
     /// Check vector files (evidence, loop, protocol and config .jsonl) and print what differs.
     Conformance(conformance::Arguments),
+    /// Measure the numbers that the project promises.
+    #[command(subcommand)]
+    Bench(bench::Arguments),
     /// Keep the tool output of agent runtimes over HTTP (contract B).
     Serve(serve::Arguments),
 }
@@ -30,6 +34,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Conformance(arguments) => conformance::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
     };
     outcome.unwrap_or_else(|error| {

@@ -134,7 +134,8 @@ fn a_client_that_stops_reading_is_let_go() {
 #[test]
 fn two_hundred_concurrent_readers_get_their_exact_bytes() {
     let server = Server::start();
-    let text: String = (0..100_000).map(|line| format!("{line}\n")).collect();
+    let lines: Vec<String> = (0..100_000).map(|line| line.to_string()).collect();
+    let text = lines.join("\n");
     let (path, result) = server.store(&text);
     std::thread::scope(|threads| {
         for reader in 0..200 {
@@ -238,8 +239,8 @@ fn a_full_disk_refuses_the_result_and_keeps_what_was_stored() {
     let limited = "trap '' XFSZ; ulimit -f 512; exec \"$@\"";
     let server = Server::start_with(&[], limited);
     let (path, result) = server.store(&"x".repeat(20_000));
-    let text: String = (0..200_000).map(|line| format!("{line} ")).collect();
-    let large = evidence_core::ToolResult::from_text(true, text).serialize();
+    let lines: Vec<String> = (0..200_000).map(|line| line.to_string()).collect();
+    let large = evidence_core::ToolResult::from_text(true, lines.join("\n")).serialize();
     let response = server.record(&large);
     assert_eq!(
         (response.status, response.code()),

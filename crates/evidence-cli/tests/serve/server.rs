@@ -116,7 +116,8 @@ impl Server {
             head.push_str("\r\n");
         }
         if !body.is_empty() {
-            head.push_str(&format!("content-length: {}\r\n", body.len()));
+            let length = format!("content-length: {}\r\n", body.len());
+            head.push_str(&length);
         }
         head.push_str("\r\n");
         stream.write_all(head.as_bytes()).unwrap();
