@@ -18,7 +18,8 @@
 //! counted.
 
 mod keys;
-#[cfg(test)]
+// They run real processes and threads; the store beneath has its own tests in the browser.
+#[cfg(all(test, not(target_arch = "wasm32")))]
 mod tests;
 
 use bytes::Bytes;
