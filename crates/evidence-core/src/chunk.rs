@@ -8,7 +8,7 @@ use core::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use crate::digest::{Sha256Digest, Sha256Hasher};
+use crate::digest::Sha256Digest;
 
 /// The size of every chunk but the last.
 ///
@@ -31,7 +31,7 @@ pub struct ChunkManifest {
 /// A manifest that contradicts itself, or a chunk that is not the one that the manifest names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ChunkError {
-    /// The number of chunks does not fit the size.
+    /// The number of chunks does not fit the size, or the only chunk is not the whole.
     #[error("the chunk manifest contradicts itself")]
     Manifest,
     /// A chunk's size or digest is not what the manifest says.
@@ -43,30 +43,34 @@ pub enum ChunkError {
 }
 
 impl ChunkManifest {
-    /// Cuts `bytes` and digests the pieces and the whole.
+    /// Cuts `bytes` and digests the whole and the pieces.
     pub fn of(bytes: &[u8]) -> Self {
-        let mut whole = Sha256Hasher::default();
-        let chunks = bytes
-            .chunks(CHUNK_BYTES)
-            .map(|chunk| {
-                whole.update(chunk);
-                Sha256Digest::of(chunk)
-            })
-            .collect();
         Self {
-            sha256: whole.finish(),
+            sha256: Sha256Digest::of(bytes),
             byte_count: bytes.len() as u64,
-            chunks,
+            chunks: Self::cut(bytes).map(Sha256Digest::of).collect(),
         }
+    }
+
+    /// The pieces of `bytes`, for a host that digests them by its own means.
+    pub fn cut(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+        bytes.chunks(CHUNK_BYTES)
     }
 
     /// Checks what can be checked without any chunk.
     ///
     /// # Errors
     ///
-    /// [`ChunkError::Manifest`] when the number of chunks does not fit the size.
+    /// [`ChunkError::Manifest`] when the number of chunks does not fit the size, or when the one
+    /// chunk that is the whole has another digest than the whole.
     pub fn check(&self) -> Result<(), ChunkError> {
-        if self.byte_count.div_ceil(CHUNK_BYTES as u64) == self.chunks.len() as u64 {
+        let counted = self.byte_count.div_ceil(CHUNK_BYTES as u64) == self.chunks.len() as u64;
+        let same = match self.chunks.as_slice() {
+            [] => self.sha256 == Sha256Digest::of(b""),
+            [only] => self.sha256 == *only,
+            _ => true,
+        };
+        if counted && same {
             Ok(())
         } else {
             Err(ChunkError::Manifest)
