@@ -269,9 +269,12 @@ test("the keyboard alone reaches everything", async () => {
 
 test("bytes are chosen on the map by clicking and dragging", async () => {
   await runToEnd(page);
+  await page.locator("pre.bytes").waitFor();
+  const before = await page.locator(".selection-summary").innerText();
   const box = await page.locator(".byte-map").boundingBox();
   const size = Number((await page.locator(".identity dd").first().innerText()).replaceAll(/\D/g, ""));
   await page.mouse.click(box.x + box.width / 2, box.y + 10);
+  await page.locator(".selection-summary", { hasNotText: before }).waitFor();
   const chosen = async () =>
     (await page.locator(".selection-summary").innerText())
       .match(/Bytes ([\d,]+)–([\d,]+)/)
@@ -457,7 +460,7 @@ test("a used-up quota ends the run, and earlier artifacts stay readable", async 
   const origin = new URL(pageUrl).origin;
   const { usage } = await page.evaluate(() => navigator.storage.estimate());
   await session.send("Storage.overrideQuotaForOrigin", { origin, quotaSize: usage + 100_000 });
-  await dropped(page, "large.log", log(300_000));
+  await dropped(page, "large.log", log(200_000));
   const outcome = await runToEnd(page);
   assert.match(outcome, /was not stored, and so it was not shown/);
   assert.match(outcome, /storage is exhausted/);

@@ -41,10 +41,11 @@ pub fn build(environment: &Environment) -> Result<()> {
     // it runs counts as newer.
     let start = SystemTime::now();
     let mut trunk = environment.tool("trunk")?;
-    // Set-up has brought every tool that trunk would look for on the network.
     trunk
         .arg("build")
+        // Set-up chose the version; a newer one is no news here.
         .env("TRUNK_SKIP_VERSION_CHECK", "true")
+        // trunk refuses to start when it is set to 1, as is the custom.
         .env_remove("NO_COLOR");
     process::run(&mut trunk)?;
     fs::create_dir_all(project.scratch())?;

@@ -1,5 +1,6 @@
 //! Runs every test of the project and counts what passed.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -51,7 +52,11 @@ pub fn run(project: &Project, groups: &[Group]) -> ExitCode {
         (false, true) => size::NEEDS,
         (false, false) => &[],
     };
-    let environment = run.attempt("set-up", || setup::prepare(project, needs));
+    let environment = if needs.is_empty() {
+        None
+    } else {
+        run.attempt("set-up", || setup::prepare(project, needs))
+    };
     if wanted(Group::Lint) {
         lint(&mut run, project);
     }
@@ -105,7 +110,13 @@ fn native(run: &mut Run, project: &Project) {
 
 fn browser(run: &mut Run, environment: &Environment, page_is_built: bool) {
     let project = environment.project();
-    for directory in crates_with_browser_tests(project) {
+    let tested = crates_with_browser_tests(project);
+    if environment.has_wasm_lints() {
+        run.step("lints of the browser's code", || {
+            wasm_lints(environment, &tested)
+        });
+    }
+    for directory in tested {
         let name = directory.file_name().unwrap_or_default().to_string_lossy();
         run.tests(&format!("{name} in the browser"), Runner::Cargo, || {
             wasm_pack_test(environment, &directory)
@@ -136,6 +147,29 @@ fn crates_with_browser_tests(project: &Project) -> Vec<PathBuf> {
     found
 }
 
+/// Lints what only compiles for the browser, which the native run leaves out:
+/// the page, the vectors' page, and the crates with tests in the browser.
+fn wasm_lints(environment: &Environment, tested: &[PathBuf]) -> Result<Tally> {
+    let lint = |targets: &[&str], packages: &[&OsStr]| {
+        let mut clippy = environment.tool("cargo")?;
+        clippy
+            .args(["clippy", "--locked", "--target", setup::WASM_TARGET])
+            .args(targets)
+            .args(
+                packages
+                    .iter()
+                    .flat_map(|name| [OsStr::new("--package"), name]),
+            )
+            .args(["--", "-D", "warnings"]);
+        process::run(&mut clippy)
+    };
+    let mut packages: Vec<&OsStr> = tested.iter().filter_map(|path| path.file_name()).collect();
+    lint(&["--tests"], &packages)?;
+    packages.extend(["evidence-playground", "evidence-conformance"].map(OsStr::new));
+    lint(&["--lib", "--bins"], &packages)?;
+    Ok(Tally::PASS)
+}
+
 fn wasm_pack_test(environment: &Environment, directory: &Path) -> Result<Command> {
     let mut command = environment.tool("wasm-pack")?;
     command
@@ -153,7 +187,8 @@ fn vectors(project: &Project) -> Result<Vec<PathBuf>> {
     files_ending(&project.root().join("tests/vectors"), ".jsonl")
 }
 
-/// The tests in tests/browser/, against the page as a static host serves it.
+/// The tests in tests/browser/, against the page as a static host serves it and
+/// the library as npm packs it.
 fn page_tests(environment: &Environment) -> Result<Tally> {
     let project = environment.project();
     let server = Server::start(&project.dist(), PAGE_BASE, 0)?;
@@ -164,6 +199,9 @@ fn page_tests(environment: &Environment) -> Result<Tally> {
             ".test.mjs",
         )?)
         .env("PAGE_URL", server.url());
+    if let Some(library) = page::build_library(environment)? {
+        node.env("LIBRARY", library);
+    }
     counted(Runner::Node, &mut node)
 }
 

@@ -122,7 +122,8 @@ impl ToolCall {
         }
     }
 
-    fn arguments(&self) -> Map<String, Value> {
+    /// The arguments by their names.
+    pub fn arguments(&self) -> Map<String, Value> {
         let text = |name: &str, value: &str| (name.to_owned(), Value::from(value));
         match self {
             Self::ListFiles { path } => path.iter().map(|path| text("path", path)).collect(),

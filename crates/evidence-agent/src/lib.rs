@@ -24,13 +24,13 @@ mod tool_output;
 pub mod workspace;
 
 pub use action::{Action, ActionError, ToolCall, ToolName};
-pub use bounded::{BoundedEvidenceWorkspace, bound_result};
+pub use bounded::{BoundedEvidenceWorkspace, BoundedResult, bound_result};
 pub use generator::{Generator, GeneratorError};
 pub use limits::{AgentLimits, AgentLimitsError};
 pub use message::{Message, Role};
 pub use policy::ToolPolicy;
 pub use prompt::system_prompt;
-pub use run::{Run, RunEvent, RunOutcome, StepEvent, StopReason};
+pub use run::{Run, RunEvent, RunOutcome, StepEvent, StopReason, error_line};
 pub use script::ScriptedGenerator;
 pub use tool_output::{EnvelopeGenerator, ToolOutputWorkspace};
 pub use workspace::{ToolError, ToolWorkspace, Workspace};

@@ -267,6 +267,7 @@ impl Run {
     }
 }
 
-fn error_line(error: &impl std::fmt::Display) -> String {
+/// What the model reads in place of a result: an error is one line that says so.
+pub fn error_line(error: &impl std::fmt::Display) -> String {
     format!("error: {error}")
 }

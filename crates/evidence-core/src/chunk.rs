@@ -8,7 +8,7 @@ use core::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use crate::digest::{Sha256Digest, Sha256Hasher};
+use crate::digest::Sha256Digest;
 
 /// The size of every chunk but the last.
 ///
@@ -43,21 +43,18 @@ pub enum ChunkError {
 }
 
 impl ChunkManifest {
-    /// Cuts `bytes` and digests the pieces and the whole.
+    /// Cuts `bytes` and digests the whole and the pieces.
     pub fn of(bytes: &[u8]) -> Self {
-        let mut whole = Sha256Hasher::default();
-        let chunks = bytes
-            .chunks(CHUNK_BYTES)
-            .map(|chunk| {
-                whole.update(chunk);
-                Sha256Digest::of(chunk)
-            })
-            .collect();
         Self {
-            sha256: whole.finish(),
+            sha256: Sha256Digest::of(bytes),
             byte_count: bytes.len() as u64,
-            chunks,
+            chunks: Self::cut(bytes).map(Sha256Digest::of).collect(),
         }
+    }
+
+    /// The pieces of `bytes`, for a host that digests them by its own means.
+    pub fn cut(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+        bytes.chunks(CHUNK_BYTES)
     }
 
     /// Checks what can be checked without any chunk.

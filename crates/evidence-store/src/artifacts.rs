@@ -9,6 +9,7 @@ use evidence_core::range::{RangePath, RangeRefusal};
 use evidence_core::{ArtifactDescriptor, ArtifactId, Sha256Digest};
 
 use crate::blob::{self, BlobError, Place};
+use crate::digest::manifest_of;
 use crate::store::{Batch, Key, Store, StoreError};
 
 /// The name of one store instance among those that share a [`Store`]: an id that one instance
@@ -108,7 +109,7 @@ impl<S: Store> ArtifactStore<S> {
     /// [`ArtifactError::Conflict`] when bytes that differ stand under the id, and
     /// [`ArtifactError::Store`]. Nothing has changed then.
     pub async fn put(&self, text: &str) -> Result<ArtifactDescriptor, ArtifactError> {
-        let manifest = ChunkManifest::of(text.as_bytes());
+        let manifest = manifest_of(text.as_bytes()).await;
         let descriptor = ArtifactDescriptor::new(manifest.sha256, manifest.byte_count);
         if self.stands_already(&descriptor).await? {
             return Ok(descriptor);

@@ -12,6 +12,7 @@
 
 pub mod artifacts;
 pub mod blob;
+mod digest;
 #[cfg(not(target_arch = "wasm32"))]
 mod directory;
 #[cfg(target_arch = "wasm32")]

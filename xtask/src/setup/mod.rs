@@ -71,6 +71,11 @@ impl Environment {
         Ok(command)
     }
 
+    /// Whether clippy knows the target: Debian has no clippy for its compiler.
+    pub fn has_wasm_lints(&self) -> bool {
+        self.toolchain == Some(WasmToolchain::OnPath)
+    }
+
     pub fn browser(&self) -> Result<&Browser> {
         self.browser
             .as_ref()
