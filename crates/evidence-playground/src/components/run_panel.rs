@@ -70,12 +70,12 @@ pub fn RunPanel() -> impl IntoView {
                         "Reset"
                     </button>
                 </div>
+                <Meter />
             </div>
             <p class="visually-hidden" role="status" aria-live="polite">
                 {move || page.announcement.get()}
             </p>
             {move || blocked.get().map(|reason| view! { <p class="hint">{reason}</p> })}
-            <Meter />
             <Timeline />
             <Outcome />
         </section>
