@@ -106,8 +106,8 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Size => {
             let environment = setup::prepare(&project, size::NEEDS)?;
             page::build(&environment)?;
-            let tally = size::check(&environment)?;
-            Ok(tally.exit_code())
+            page::build_library(&environment)?;
+            Ok(size::check(&project)?.exit_code())
         }
     }
 }

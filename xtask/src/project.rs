@@ -36,6 +36,11 @@ impl Project {
         self.root.join("dist")
     }
 
+    /// The npm package of the library for JavaScript.
+    pub fn library(&self) -> PathBuf {
+        self.target().join("npm/evidence-wasm")
+    }
+
     /// Where cargo puts what it builds.
     pub fn target(&self) -> PathBuf {
         self.root.join("target")
@@ -54,12 +59,6 @@ impl Project {
     /// The root of `cargo install`.
     pub fn tools(&self) -> PathBuf {
         self.cache.join("tools")
-    }
-
-    /// The directory of the workspace's crate of this name, if it is there.
-    pub fn member(&self, name: &str) -> Option<PathBuf> {
-        let directory = self.root.join("crates").join(name);
-        directory.join("Cargo.toml").is_file().then_some(directory)
     }
 }
 

@@ -39,7 +39,9 @@ mod web_crypto {
         let begin = |bytes| subtle.digest_with_str_and_u8_array("SHA-256", bytes).ok();
         // All begin before the first is awaited: they run beside each other on other threads.
         let whole = begin(bytes)?;
-        let chunks: Vec<Promise> = ChunkManifest::cut(bytes).map(begin).collect::<Option<_>>()?;
+        let chunks: Vec<Promise> = ChunkManifest::cut(bytes)
+            .map(begin)
+            .collect::<Option<_>>()?;
         let mut digests = Vec::with_capacity(chunks.len());
         for chunk in chunks {
             digests.push(digest(chunk).await?);
