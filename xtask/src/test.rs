@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::ValueEnum;
 
 use crate::conformance::{self, BrowserChecks};
-use crate::project::Project;
+use crate::project::{Project, files_ending};
 use crate::serve::Server;
 use crate::setup::{self, Environment, Need};
 use crate::tally::{Runner, Tally};
@@ -202,27 +202,10 @@ fn page_tests(environment: &Environment) -> Result<Tally> {
         // Two browsers at once take each other's time on a small machine.
         "--test-concurrency=1",
     ]);
-    node.args(files_ending(
-        &project.root().join("tests/browser"),
-        ".test.mjs",
-    )?)
-    .env("PAGE_URL", server.url())
-    .env("LIBRARY", project.library());
+    node.args(files_ending(&project.browser_tests(), ".test.mjs")?)
+        .env("PAGE_URL", server.url())
+        .env("LIBRARY", project.library());
     counted(Runner::Node, &mut node)
-}
-
-fn files_ending(directory: &Path, ending: &str) -> Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    let entries =
-        fs::read_dir(directory).with_context(|| format!("cannot read {}", directory.display()))?;
-    for entry in entries {
-        let path = entry?.path();
-        if path.to_string_lossy().ends_with(ending) {
-            files.push(path);
-        }
-    }
-    files.sort();
-    Ok(files)
 }
 
 /// Runs tests and adds up what they report. A runner that fails without a
@@ -339,19 +322,6 @@ mod tests {
                 passed: 2,
                 failed: 0
             }
-        );
-    }
-
-    #[test]
-    fn files_are_found_by_their_ending_in_order() {
-        let directory = tempfile::tempdir().unwrap();
-        for name in ["b.test.mjs", "a.test.mjs", "helper.mjs"] {
-            fs::write(directory.path().join(name), "").unwrap();
-        }
-        let files = files_ending(directory.path(), ".test.mjs").unwrap();
-        assert_eq!(
-            files,
-            ["a.test.mjs", "b.test.mjs"].map(|name| directory.path().join(name))
         );
     }
 }
