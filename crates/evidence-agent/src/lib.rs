@@ -10,6 +10,7 @@
 
 pub mod action;
 mod bounded;
+pub mod endpoint;
 mod generator;
 mod limits;
 mod message;

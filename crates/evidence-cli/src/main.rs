@@ -1,7 +1,9 @@
 //! The command `bounded-evidence`: the same rules, natively.
 
+mod bench;
 mod conformance;
 mod run;
+mod serve;
 
 use std::process::ExitCode;
 
@@ -21,12 +23,19 @@ enum Command {
     Run(run::Arguments),
     /// Check vector files (evidence, loop, protocol and config .jsonl) and print what differs.
     Conformance(conformance::Arguments),
+    /// Measure the numbers that the project promises.
+    #[command(subcommand)]
+    Bench(bench::Arguments),
+    /// Keep the tool output of agent runtimes over HTTP (contract B).
+    Serve(serve::Arguments),
 }
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Conformance(arguments) => conformance::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
+        Command::Serve(arguments) => serve::run(&arguments),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("bounded-evidence: {error:#}");

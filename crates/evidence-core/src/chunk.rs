@@ -31,7 +31,7 @@ pub struct ChunkManifest {
 /// A manifest that contradicts itself, or a chunk that is not the one that the manifest names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ChunkError {
-    /// The number of chunks does not fit the size.
+    /// The number of chunks does not fit the size, or the only chunk is not the whole.
     #[error("the chunk manifest contradicts itself")]
     Manifest,
     /// A chunk's size or digest is not what the manifest says.
@@ -61,9 +61,16 @@ impl ChunkManifest {
     ///
     /// # Errors
     ///
-    /// [`ChunkError::Manifest`] when the number of chunks does not fit the size.
+    /// [`ChunkError::Manifest`] when the number of chunks does not fit the size, or when the one
+    /// chunk that is the whole has another digest than the whole.
     pub fn check(&self) -> Result<(), ChunkError> {
-        if self.byte_count.div_ceil(CHUNK_BYTES as u64) == self.chunks.len() as u64 {
+        let counted = self.byte_count.div_ceil(CHUNK_BYTES as u64) == self.chunks.len() as u64;
+        let same = match self.chunks.as_slice() {
+            [] => self.sha256 == Sha256Digest::of(b""),
+            [only] => self.sha256 == *only,
+            _ => true,
+        };
+        if counted && same {
             Ok(())
         } else {
             Err(ChunkError::Manifest)

@@ -8,7 +8,7 @@ use evidence_core::chunk::ChunkManifest;
 use evidence_core::range::{RangePath, RangeRefusal};
 use evidence_core::{ArtifactDescriptor, ArtifactId, Sha256Digest};
 
-use crate::blob::{self, BlobError};
+use crate::blob::{self, BlobError, Place};
 use crate::digest::manifest_of;
 use crate::store::{Batch, Key, Store, StoreError};
 
@@ -97,6 +97,10 @@ impl<S: Store> ArtifactStore<S> {
         format!("{}{}/", self.scope_prefix(), id.sha256())
     }
 
+    fn place(&self, id: ArtifactId) -> Place {
+        Place::under(&self.prefix(id))
+    }
+
     /// Stores the complete UTF-8 bytes of `text`, durably, and registers their id. Putting the same
     /// text again changes nothing.
     ///
@@ -107,13 +111,13 @@ impl<S: Store> ArtifactStore<S> {
     pub async fn put(&self, text: &str) -> Result<ArtifactDescriptor, ArtifactError> {
         let manifest = manifest_of(text.as_bytes()).await;
         let descriptor = ArtifactDescriptor::new(manifest.sha256, manifest.byte_count);
-        let prefix = self.prefix(descriptor.artifact_id);
         if self.stands_already(&descriptor).await? {
             return Ok(descriptor);
         }
         let mut batch = Batch::default();
         let bytes = Bytes::copy_from_slice(text.as_bytes());
-        blob::stage(&mut batch, &prefix, &manifest, &bytes)?;
+        let place = self.place(descriptor.artifact_id);
+        blob::stage(&mut batch, &place, &manifest, &bytes)?;
         match self.store.commit(batch).await {
             // Somebody else stored the same artifact in the meantime.
             Err(StoreError::Conflict) if self.stands_already(&descriptor).await? => Ok(descriptor),
@@ -145,7 +149,7 @@ impl<S: Store> ArtifactStore<S> {
         &self,
         id: ArtifactId,
     ) -> Result<(ArtifactDescriptor, ChunkManifest), ArtifactError> {
-        let manifest = blob::manifest(&self.store, &self.prefix(id))
+        let manifest = blob::manifest(&self.store, &self.place(id))
             .await?
             .ok_or(ArtifactError::Unknown)?;
         if manifest.sha256 != id.sha256() {
@@ -174,7 +178,7 @@ impl<S: Store> ArtifactStore<S> {
     async fn load(&self, id: ArtifactId) -> Result<(ArtifactDescriptor, Bytes), ArtifactError> {
         let (descriptor, manifest) = self.manifest(id).await?;
         let whole = 0..manifest.byte_count;
-        let bytes = blob::read(&self.store, &self.prefix(id), &manifest, whole).await?;
+        let bytes = blob::read(&self.store, &self.place(id), &manifest, whole).await?;
         Ok((descriptor, bytes))
     }
 
