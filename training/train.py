@@ -61,13 +61,18 @@ def _orthogonalize(matrix):
 
 
 def optimizers(model, lr):
-    """Muon for the matrices of the layers, Adam for the embedding and the norms."""
-    matrices = [p for p in model.layers.parameters() if p.dim() == 2]
-    rest = [p for p in model.parameters() if p.dim() == 1]
+    """Muon for the matrices of the layers, Adam for the embedding and the norms.
+
+    The first two layers, which copy from the start, and the embedding, which they match by, move
+    slowly: at the full rate they forget within a hundred steps what the construction gave them.
+    """
+    copying = [p for p in model.layers[:2].parameters() if p.dim() == 2]
+    others = [p for p in model.layers[2:].parameters() if p.dim() == 2]
+    norms = [p for p in model.parameters() if p.dim() == 1]
     return [
-        Muon(matrices, lr),
+        Muon([{"params": copying, "lr": lr * 0.15}, {"params": others, "lr": lr}], lr),
         torch.optim.AdamW(
-            [{"params": rest, "lr": lr * 0.2}, {"params": [model.embed_tokens.weight], "lr": lr * 0.15}],
+            [{"params": norms, "lr": lr * 0.1}, {"params": [model.embed_tokens.weight], "lr": lr * 0.05}],
             betas=(0.9, 0.98),
             weight_decay=0.0,
         ),
@@ -101,11 +106,12 @@ def main():
     parser.add_argument("--tokens", type=float, required=True, help="how many to train on, in all")
     parser.add_argument("--decay-from", type=float, required=True)
     parser.add_argument("--warm-up", type=float, default=80_000)
-    parser.add_argument("--lr", type=float, default=0.02)
+    parser.add_argument("--lr", type=float, default=0.01)
     parser.add_argument("--batch-tokens", type=int, default=5_000)
     parser.add_argument("--layers", type=int, default=5)
     parser.add_argument("--longest", type=int, default=3_000, help="leaves longer transcripts out")
     parser.add_argument("--copying", type=float, default=0.12)
+    parser.add_argument("--report", type=int, default=20, help="steps between lines of the log")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
@@ -172,7 +178,7 @@ def main():
             of_kind = (kind[expected] == index) & (weight >= 1)
             right[name] += int(hits[of_kind].sum())
             seen[name] += int(of_kind.sum())
-        if steps % 20 == 0:
+        if steps % options.report == 0:
             shares = {name: round(right[name] / max(1, seen[name]), 4) for name in kinds}
             line = {
                 "step": steps,
