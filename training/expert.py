@@ -10,6 +10,8 @@ from tasks import STRIDE, Task, make_task
 
 FOUND = "Found: "
 ABSENT = "No diagnostic found in what was read."
+REFUSALS = ("error: path ", "error: artifact ", "error: response ", "error: tool ")
+"""How the loop's own errors begin; a log may begin with `error:` as well."""
 LAST_READING_STEP = AgentLimits().max_steps - 1
 MISALIGNED = "error: artifact range does not align to UTF-8 text"
 LOG_NAME = re.compile(r"\.(log|txt|out|err)$")
@@ -80,7 +82,7 @@ class Expert:
         if not run.events:
             return self._read(self.task.named) if self.task.named else Turn(list_action("."), None, True)
         response, result = run.events[-1]
-        if result.startswith("error: "):
+        if result.startswith(REFUSALS):
             return self._after_refusal(response, result)
         if result.startswith("Tool result externalized:\n"):
             observation = json.loads(result.partition("\n")[2])
