@@ -369,7 +369,10 @@ class Rust(Shape):
             return Failure([], "", f"error: {failure(r)}", after)
         if kind < 0.85:
             return Failure([], f"test {word(r)}::{identifier(r)} ... ", "FAILED", [])
-        return Failure([], f"thread '{word(r)}' ", f"panicked at {path(r)}:{r.randint(1, 900)}:{r.randint(1, 80)}: {failure(r)}", after)
+        where = f"panicked at {path(r)}:{r.randint(1, 900)}:{r.randint(1, 80)}:"
+        if kind < 0.93:
+            return Failure([f"thread '{word(r)}' {where}"], "", failure(r), ["note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace"])
+        return Failure([], f"thread '{word(r)}' ", f"{where} {failure(r)}", after)
 
 
 class Python(Shape):

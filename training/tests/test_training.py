@@ -61,7 +61,7 @@ def test_whatever_is_copied_is_the_same_tokens_in_its_source(tokenizer):
             action = json.loads(turn.response)
             if turn.pieces:
                 escaped = [json.dumps(piece, ensure_ascii=False)[1:-1] for piece in turn.pieces]
-                inline = not any("Artifact range" in m["content"] for m in episode.run.messages)
+                inline = not episode.run.events[-2][1].startswith("Artifact range:")
                 if inline and escaped != turn.pieces:
                     continue  # The raw text of a short result is not escaped yet.
                 for piece in escaped:
