@@ -10,6 +10,8 @@ from tokenizer import END, END_OF_TEXT, FINAL_FOUND, STEPS, SYSTEM, USER
 
 DECISION_WEIGHT, COPY_WEIGHT = 2.0, 0.2
 DIGEST_TOKENS = 32
+IGNORED, ORDINARY, START, INSIDE, STOP = -1, 0, 1, 2, 3
+"""Marks of the tokens of a log: an auxiliary head learns them in training, and is left out after."""
 
 
 class Encoder:
@@ -38,24 +40,36 @@ class Encoder:
         return tokens + self.encode('"}')
 
     def episode(self, episode):
-        """Tokens and their weights; nothing is learnt from what the tools and the task say, but
-        digests that stand there again."""
-        messages = episode.run.messages
-        tokens, weights = [], []
+        """Tokens, their weights, and marks of what they are.
 
-        def add(ids, weight=0.0):
+        Nothing is learnt from what the tools and the task say, but digests that stand there again.
+        The marks tell for the text of a log which tokens begin, continue and end a diagnostic.
+        """
+        messages = episode.run.messages
+        tokens, weights, marks = [], [], []
+
+        def add(ids, weight=0.0, mark=IGNORED):
             tokens.extend(ids)
             weights.extend([weight] * len(ids) if isinstance(weight, float) else weight)
+            marks.extend([mark] * len(ids) if isinstance(mark, int) else mark)
 
         add([self.system, *self.encode(messages[0]["content"])])
         seen = set()
+        path = None
         for turn, (step, message) in zip(episode.turns, enumerate(messages[1::2])):
-            ids = self.encode(message["content"])
-            add([self.user, *ids], [0.0, *self._digest_weights(ids, seen)])
+            encoding = self.tokenizer.encode(message["content"], add_special_tokens=False)
+            ids = encoding.ids
+            mark = IGNORED
+            if step:
+                path = _path_of(episode.turns[step - 1].response) or path
+                places = _places(message["content"], episode.task, path)
+                if places is not None:
+                    mark = [IGNORED, *_marks(encoding.offsets, *places)]
+            add([self.user, *ids], [0.0, *self._digest_weights(ids, seen)], mark)
             reply = self.final(turn) + [self.end]
             taught = 1.0 if turn.taught else 0.0
             add([self.steps[step], *reply], [0.0, DECISION_WEIGHT * taught, *[taught] * (len(reply) - 1)])
-        return tokens, weights
+        return tokens, weights, marks
 
     def _digest_weights(self, ids, seen):
         weights = [0.0] * len(ids)
@@ -84,11 +98,59 @@ class Encoder:
             noise = [rng.randrange(self.vocab_size) for _ in range(rng.randint(1, 5))]
             tokens += noise
             weights += [0.0] * len(noise)
-        return tokens, weights
+        return tokens, weights, [IGNORED] * len(tokens)
+
+
+def _path_of(response):
+    """The file that a reply opens, if it opens one."""
+    try:
+        path = json.loads(response).get("path", "")
+    except (ValueError, AttributeError):
+        return None
+    return None if path.startswith(".tool-artifacts") else path
+
+
+def _escaped(data):
+    return json.dumps(data.decode(), ensure_ascii=False)[1:-1]
+
+
+def _places(content, task, path):
+    """Where in a message the text of a log stands, and the diagnostics in it, in characters."""
+    if path not in task.files:
+        return None
+    data = task.files[path].encode()
+    if content.startswith("Tool result:\nArtifact range:\n"):
+        answer = json.loads(content.split("\n", 2)[2])
+        first, last, write = answer["start"], answer["end"], _escaped
+        begin = content.index(',"data":"') + len(',"data":"')
+    elif content == f"Tool result:\n{task.files[path]}":
+        first, last, write = 0, len(data), bytes.decode
+        begin = len("Tool result:\n")
+    else:
+        return None
+    found = []
+    for start, stop in task.diagnostics[path]:
+        if start < last and stop > first:
+            a, b = max(start, first), min(stop, last)
+            found.append((begin + len(write(data[first:a])), begin + len(write(data[first:b])), start >= first, stop < last))
+    return begin, begin + len(write(data[first:last])), found
+
+
+def _marks(offsets, begin, end, found):
+    marks = [ORDINARY if begin <= start < end else IGNORED for start, _ in offsets]
+    for first, last, has_start, has_end in found:
+        inside = [index for index, (start, _) in enumerate(offsets) if first <= start < last]
+        for index in inside:
+            marks[index] = INSIDE
+        if inside and has_start:
+            marks[inside[0]] = START
+        if inside and has_end and inside[-1] + 1 < len(marks):
+            marks[inside[-1] + 1] = STOP
+    return marks
 
 
 def batches(encoder, seed, batch_tokens, copying, pool=48, longest=3_000):
-    """Batches without end, from `seed` on: (tokens, targets' weights), padded on the right."""
+    """Batches without end, from `seed` on: padded on the right."""
     rng = random.Random(seed)
     while True:
         items = []
@@ -113,10 +175,13 @@ def batches(encoder, seed, batch_tokens, copying, pool=48, longest=3_000):
 
 
 def pad(encoder, items):
-    length = max(len(tokens) for tokens, _ in items)
+    """One batch: tokens, weights and marks."""
+    length = max(len(item[0]) for item in items)
     tokens = torch.full((len(items), length), encoder.pad)
     weights = torch.zeros(len(items), length)
-    for row, (ids, weight) in enumerate(items):
+    marks = torch.full((len(items), length), IGNORED)
+    for row, (ids, weight, mark) in enumerate(items):
         tokens[row, : len(ids)] = torch.tensor(ids)
         weights[row, : len(ids)] = torch.tensor(weight)
-    return tokens, weights
+        marks[row, : len(ids)] = torch.tensor(mark)
+    return tokens, weights, marks

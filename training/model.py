@@ -125,8 +125,11 @@ class Decoder(nn.Module):
         half = torch.arange(0, config.head_dim, 2).float() / config.head_dim
         self.register_buffer("frequencies", config.rope_theta**-half, persistent=False)
 
-    def hidden(self, tokens, positions=None, caches=None, mask=None):
-        """The normalized hidden states, from which `logits` follow."""
+    def hidden(self, tokens, positions=None, caches=None, mask=None, taps=None):
+        """The normalized hidden states, from which `logits` follow.
+
+        What each layer leaves behind is added to the list `taps`, if there is one.
+        """
         if positions is None:
             positions = torch.arange(tokens.shape[1])[None]
         angles = positions[..., None].float() * self.frequencies
@@ -134,6 +137,8 @@ class Decoder(nn.Module):
         x = self.embed_tokens(tokens)
         for index, layer in enumerate(self.layers):
             x = layer(x, rotation, caches and caches[index], mask)
+            if taps is not None:
+                taps.append(x)
         return self.norm(x)
 
     def logits(self, hidden):

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from tokenizers import Tokenizer
 
 import tokenizer as names
-from data import Encoder, batches
+from data import IGNORED, Encoder, batches
 from model import Config, Decoder, construct
 
 BEFORE_A_DIGEST = [
@@ -26,6 +26,12 @@ BEFORE_A_DIGEST = [
     ',"sha256":"',
     '","tool":"read_file"},"sha256":"',
 ]
+MARKED_LAYER, MARKING, MARK_WEIGHTS = 2, 0.5, [1.0, 8.0, 1.0, 8.0]
+"""An auxiliary head reads which tokens begin, continue and end a diagnostic from the third layer.
+
+One decision in a hundred tokens says too little about what a diagnostic is; this says it for every
+token of a log. The head is no part of the finished model.
+"""
 
 
 class Muon(torch.optim.Optimizer):
@@ -122,12 +128,16 @@ def main():
     encoder = Encoder(tokenizer)
     model = Decoder(Config(encoder.vocab_size, num_hidden_layers=options.layers))
     construct(model, [[tokenizer.token_to_id(phrase) for phrase in BEFORE_A_DIGEST]])
+    marker = torch.nn.Linear(model.config.hidden_size, len(MARK_WEIGHTS))
     optimizer = optimizers(model, options.lr)
+    optimizer.append(torch.optim.AdamW(marker.parameters(), lr=options.lr * 0.2, weight_decay=0.0))
     tokens = steps = seconds = 0
     checkpoint = Path(options.checkpoint)
     if checkpoint.exists():
         state = torch.load(checkpoint)
         model.load_state_dict(state["model"])
+        if "marker" in state:
+            marker.load_state_dict(state["marker"])
         for one, saved in zip(optimizer, state["optimizers"]):
             one.load_state_dict(saved)
         tokens, steps, seconds = state["tokens"], state["steps"], state["seconds"]
@@ -139,6 +149,7 @@ def main():
     def save():
         state = {
             "model": model.state_dict(),
+            "marker": marker.state_dict(),
             "optimizers": [one.state_dict() for one in optimizer],
             "tokens": tokens,
             "steps": steps,
@@ -149,19 +160,25 @@ def main():
         checkpoint.with_suffix(".tmp").replace(checkpoint)
 
     kind, kinds = categories(encoder, tokenizer)
-    right, seen, losses = defaultdict(int), defaultdict(int), []
+    right, seen, losses, markings = defaultdict(int), defaultdict(int), [], []
     saved = time.monotonic()
     # A resumed run draws other tasks: the seed of the stream follows from the step.
     stream = batches(encoder, options.seed * 1_000_003 + steps, options.batch_tokens, options.copying, longest=options.longest)
     while tokens < options.tokens:
         begun = time.monotonic()
-        ids, weights = next(stream)
+        ids, weights, marks = next(stream)
         targets, weight = ids[:, 1:], weights[:, 1:]
         chosen = weight > 0
-        logits = model.logits(model.hidden(ids[:, :-1])[chosen])
+        taps = []
+        logits = model.logits(model.hidden(ids[:, :-1], taps=taps)[chosen])
         expected, weight = targets[chosen], weight[chosen]
         loss = (F.cross_entropy(logits, expected, reduction="none") * weight).sum() / weight.sum()
-        loss.backward()
+        told = marks[:, :-1] != IGNORED
+        marking = torch.zeros(())
+        if told.any():
+            seen_there = F.rms_norm(taps[MARKED_LAYER][told], (model.config.hidden_size,))
+            marking = F.cross_entropy(marker(seen_there), marks[:, :-1][told], torch.tensor(MARK_WEIGHTS))
+        (loss + MARKING * marking).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         scale = factor(tokens, options)
         for one, own in zip(optimizer, rates):
@@ -173,6 +190,7 @@ def main():
         steps += 1
         seconds += time.monotonic() - begun
         losses.append(float(loss.detach()))
+        markings.append(float(marking.detach()))
         hits = logits.detach().argmax(-1) == expected
         for index, name in enumerate(kinds):
             of_kind = (kind[expected] == index) & (weight >= 1)
@@ -185,11 +203,12 @@ def main():
                 "tokens": tokens,
                 "seconds": round(seconds),
                 "loss": round(sum(losses) / len(losses), 4),
+                "marking": round(sum(markings) / len(markings), 4),
                 "lr": round(scale, 3),
                 **shares,
             }
             print(json.dumps(line), flush=True)
-            right, seen, losses = defaultdict(int), defaultdict(int), []
+            right, seen, losses, markings = defaultdict(int), defaultdict(int), [], []
         if time.monotonic() - saved > 120:
             save()
             saved = time.monotonic()

@@ -94,7 +94,7 @@ def test_the_chat_template_is_what_training_sees(tokenizer):
         final = {"role": "assistant", "content": episode.turns[-1].response}
         messages = [*episode.run.messages, final]
         text = template.render(messages=messages, add_generation_prompt=False)
-        tokens, _ = encoder.episode(episode)
+        tokens = encoder.episode(episode)[0]
         assert tokenizer.encode(text, add_special_tokens=False).ids == tokens
         prompt = template.render(messages=messages[:-1], add_generation_prompt=True)
         ids = tokenizer.encode(prompt, add_special_tokens=False).ids
@@ -117,7 +117,7 @@ def small_model(tokenizer):
 
 def test_the_construction_copies_before_any_training(tokenizer):
     encoder, model = small_model(tokenizer)
-    tokens, weights = encoder.episode(expert.make_episode(3))
+    tokens, weights, _ = encoder.episode(expert.make_episode(3))
     with torch.no_grad():
         predicted = model.logits(model.hidden(torch.tensor([tokens])))[0].argmax(-1)
     copies = [i for i in range(1, len(tokens)) if tokens[i] in encoder.pairs and weights[i] > 0]
