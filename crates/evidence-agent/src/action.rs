@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use evidence_core::cursor::ReadArguments;
+use evidence_core::tool_output::READ_TOOL;
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
-/// The tools of contract A.
+/// The tools of the loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolName {
     /// Lists a directory.
@@ -19,10 +21,12 @@ pub enum ToolName {
     EditFile,
     /// Runs an allowed command.
     RunCommand,
+    /// Reads stored tool output by cursor. It exists in runs under contract B alone.
+    ReadToolOutput,
 }
 
 impl ToolName {
-    /// Every tool.
+    /// Every tool of contract A.
     pub const ALL: [Self; 5] = [
         Self::ListFiles,
         Self::ReadFile,
@@ -39,6 +43,7 @@ impl ToolName {
             Self::WriteFile => "write_file",
             Self::EditFile => "edit_file",
             Self::RunCommand => "run_command",
+            Self::ReadToolOutput => READ_TOOL,
         }
     }
 
@@ -50,6 +55,7 @@ impl ToolName {
             Self::WriteFile => (&["path", "content"], &[]),
             Self::EditFile => (&["path", "old", "new"], &[]),
             Self::RunCommand => (&["argv"], &[]),
+            Self::ReadToolOutput => (&["sha256", "offset", "limit"], &["job_id"]),
         }
     }
 }
@@ -88,6 +94,8 @@ pub enum ToolCall {
         /// The program and its arguments.
         argv: Vec<String>,
     },
+    /// `akh_read_tool_output`.
+    ReadToolOutput(ReadArguments),
 }
 
 impl ToolCall {
@@ -99,6 +107,7 @@ impl ToolCall {
             Self::WriteFile { .. } => ToolName::WriteFile,
             Self::EditFile { .. } => ToolName::EditFile,
             Self::RunCommand { .. } => ToolName::RunCommand,
+            Self::ReadToolOutput(_) => ToolName::ReadToolOutput,
         }
     }
 
@@ -109,7 +118,7 @@ impl ToolCall {
             Self::ReadFile { path }
             | Self::WriteFile { path, .. }
             | Self::EditFile { path, .. } => Some(path),
-            Self::RunCommand { .. } => None,
+            Self::RunCommand { .. } | Self::ReadToolOutput(_) => None,
         }
     }
 
@@ -130,6 +139,19 @@ impl ToolCall {
             Self::RunCommand { argv } => [("argv".to_owned(), Value::from(argv.as_slice()))]
                 .into_iter()
                 .collect(),
+            Self::ReadToolOutput(arguments) => {
+                let number = |name: &str, value: u64| (name.to_owned(), Value::from(value));
+                let job_id = arguments.job_id.as_ref();
+                job_id
+                    .map(|job_id| text("job_id", job_id.as_str()))
+                    .into_iter()
+                    .chain([
+                        text("sha256", &arguments.sha256.to_string()),
+                        number("offset", arguments.request.offset()),
+                        number("limit", arguments.request.limit()),
+                    ])
+                    .collect()
+            }
         }
     }
 }
@@ -204,6 +226,9 @@ pub enum ActionError {
     /// `argv` that names nothing to run.
     #[error("argv must be a non-empty array of non-empty strings")]
     MalformedArgv,
+    /// Arguments of a read that are not of the tool's form.
+    #[error("{0}")]
+    ReadArguments(String),
 }
 
 impl Action {
@@ -235,6 +260,8 @@ impl Action {
         };
         let tool = ToolName::ALL
             .into_iter()
+            // Where contract B's tool is not offered it is a name like any unknown one.
+            .chain(available.into_iter().flatten().copied())
             .find(|tool| tool.as_str() == name)
             .ok_or_else(|| ActionError::UnknownTool(name.clone()))?;
         if available.is_some_and(|available| !available.contains(&tool)) {
@@ -268,6 +295,12 @@ fn parse_call(tool: ToolName, mut object: Map<String, Value>) -> Result<ToolCall
             fields,
         });
     }
+    if tool == ToolName::ReadToolOutput {
+        object.remove("tool");
+        return ReadArguments::parse(&Value::Object(object).to_string())
+            .map(ToolCall::ReadToolOutput)
+            .map_err(|refusal| ActionError::ReadArguments(refusal.to_string()));
+    }
     let mut text = |field: &'static str| match object.remove(field) {
         Some(Value::String(text)) => Ok(Some(text)),
         None => Ok(None),
@@ -291,7 +324,8 @@ fn parse_call(tool: ToolName, mut object: Map<String, Value>) -> Result<ToolCall
             old: required_text("old")?,
             new: required_text("new")?,
         },
-        ToolName::RunCommand => ToolCall::RunCommand {
+        // The read was returned above.
+        ToolName::RunCommand | ToolName::ReadToolOutput => ToolCall::RunCommand {
             argv: argv(object.remove("argv"))?,
         },
     })

@@ -89,6 +89,16 @@ impl ReadRequest {
         Ok(Self { offset, limit })
     }
 
+    /// Where the read begins.
+    pub const fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// The most bytes that it answers.
+    pub const fn limit(&self) -> u64 {
+        self.limit
+    }
+
     /// Reads the query of the endpoint's address: `offset` and `limit`, each at most once, in either
     /// order. Left out they are 0 and 8192, so that the address without a query answers the start.
     ///

@@ -12,7 +12,7 @@ use leptos::task::spawn_local;
 use serde::Deserialize;
 
 use crate::browser;
-use crate::limits::Limits;
+use crate::limits::{self, Limits};
 use crate::measured::MeasuredWorkspace;
 use crate::script;
 use crate::state::Playground;
@@ -87,7 +87,7 @@ impl Session {
     fn new(page: Playground, artifacts: &Artifacts, limits: Limits) -> Self {
         let files = page.files.get_untracked();
         let workspace = BoundedEvidenceWorkspace::new(
-            MeasuredWorkspace::new(files, page.policy()),
+            MeasuredWorkspace::new(files, limits::policy()),
             artifacts.clone(),
             limits.evidence,
         );

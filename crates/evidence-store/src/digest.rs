@@ -4,7 +4,6 @@ use evidence_core::chunk::ChunkManifest;
 
 /// The manifest of `bytes`.
 #[cfg(not(target_arch = "wasm32"))]
-#[expect(clippy::unused_async, reason = "a browser digests elsewhere and waits")]
 pub(crate) async fn manifest_of(bytes: &[u8]) -> ChunkManifest {
     ChunkManifest::of(bytes)
 }

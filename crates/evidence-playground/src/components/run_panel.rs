@@ -1,3 +1,4 @@
+use leptos::html;
 use leptos::prelude::*;
 
 use super::meter::Meter;
@@ -20,8 +21,20 @@ pub fn RunPanel() -> impl IntoView {
         Phase::Ended => "Run again",
     };
     let stopped = move || blocked.get().is_some() || page.busy.get();
+    let panel = NodeRef::<html::Section>::new();
+    // Where the panel scrolls by itself, it follows the run.
+    Effect::new(move || {
+        page.steps.track();
+        page.outcome.track();
+        if let Some(panel) = panel
+            .get()
+            .filter(|_| page.phase.get_untracked() != Phase::Ready)
+        {
+            request_animation_frame(move || panel.set_scroll_top(panel.scroll_height()));
+        }
+    });
     view! {
-        <section class="panel" id="run" aria-labelledby="run-title">
+        <section class="panel" node_ref=panel id="run" aria-labelledby="run-title">
             <div class="panel-head">
                 <h2 id="run-title">"Run"</h2>
                 <div class="row controls" role="group" aria-label="Run controls">
@@ -57,12 +70,12 @@ pub fn RunPanel() -> impl IntoView {
                         "Reset"
                     </button>
                 </div>
+                <Meter />
             </div>
             <p class="visually-hidden" role="status" aria-live="polite">
                 {move || page.announcement.get()}
             </p>
             {move || blocked.get().map(|reason| view! { <p class="hint">{reason}</p> })}
-            <Meter />
             <Timeline />
             <Outcome />
         </section>

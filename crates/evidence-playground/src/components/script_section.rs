@@ -1,5 +1,6 @@
 use leptos::prelude::*;
 
+use crate::limits;
 use crate::script;
 use crate::state::Playground;
 use crate::text::counted;
@@ -10,7 +11,7 @@ pub fn ScriptSection() -> impl IntoView {
     let page = Playground::of_page();
     let problems = Memo::new(move |_| {
         page.script
-            .with(|text| script::problems(text, &page.policy()))
+            .with(|text| script::problems(text, &limits::policy()))
     });
     let verdict = move || {
         let replies = page.script.with(|text| script::replies(text)).len();
