@@ -18,7 +18,7 @@
 //! counted.
 
 mod keys;
-#[cfg(test)]
+#[cfg(all(test, not(target_arch = "wasm32")))]
 mod tests;
 
 use bytes::Bytes;
