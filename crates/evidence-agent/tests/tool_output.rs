@@ -8,7 +8,8 @@ use evidence_agent::workspace::{
 };
 use evidence_agent::{
     AgentLimits, BoundedEvidenceWorkspace, EnvelopeGenerator, Generator, GeneratorError, Message,
-    Run, RunEvent, RunOutcome, StopReason, ToolOutputWorkspace, ToolPolicy, Workspace,
+    Run, RunEvent, RunOutcome, ScriptedGenerator, StopReason, ToolOutputWorkspace, ToolPolicy,
+    Workspace,
 };
 use evidence_core::envelope::MaxInputBytes;
 use evidence_core::{EvidenceLimits, JobId, SessionId};
@@ -121,15 +122,34 @@ fn a_large_result_is_an_excerpt_that_the_model_reads_on_by_cursor() {
     assert_eq!(bounded["success"], true);
     assert_eq!(bounded["data"]["kind"], "tool_output_ref");
     let answer = &last_result(&run.messages()[..6])["data"];
-    let complete = json!({"success": true, "text": log, "data": null, "receipt": null});
-    let complete = format!(
-        r#"{{"success":true,"text":{},"data":null,"receipt":null}}"#,
-        complete["text"]
-    );
+    let text = Value::from(log.as_str());
+    let complete = format!(r#"{{"success":true,"text":{text},"data":null,"receipt":null}}"#);
     let start = usize::try_from(answer["offset"].as_u64().unwrap()).unwrap();
     let end = usize::try_from(answer["next_offset"].as_u64().unwrap()).unwrap();
     assert_eq!(answer["text"], complete[start..end]);
     assert!(end - start > 95);
+}
+
+#[test]
+fn a_script_names_the_newest_tool_output_and_where_a_text_begins_in_it() {
+    let store = Arc::new(MemoryStore::new());
+    let log = log();
+    let mut workspace = tool_output(files(&[("log", &log)]), &store, "j");
+    let mut generator = ScriptedGenerator::with_tool_outputs(
+        [
+            r#"{"tool":"read_file","path":"log"}"#,
+            r#"{"tool":"akh_read_tool_output","sha256":"{{sha256}}","offset":{{offset:line 5000 é\n}},"limit":12}"#,
+            r#"{"final":"{{done}}"}"#,
+        ],
+        ToolOutputs::new(Arc::clone(&store)),
+        session(),
+    );
+    let (run, outcome) = run(&mut workspace, &mut generator);
+    assert_eq!(outcome.r#final.as_deref(), Some("{{done}}"), "{outcome:?}");
+    assert_eq!(
+        last_result(&run.messages()[..6])["data"]["text"],
+        "line 5000 é"
+    );
 }
 
 #[test]

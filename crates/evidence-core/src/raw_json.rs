@@ -156,7 +156,8 @@ impl<'a> ObjectReader<'a> {
     pub fn text(&mut self) -> Result<Option<String>, JsonError> {
         self.scanner.white_space();
         if self.scanner.peek() == Some(b'"') {
-            let mut text = String::new();
+            // A large text is not moved while it grows.
+            let mut text = String::with_capacity(self.scanner.string_byte_count());
             self.scanner.string(&mut text, Form::Decoded)?;
             Ok(Some(text))
         } else {
@@ -340,6 +341,18 @@ impl Scanner<'_> {
         } else {
             self.syntax()
         }
+    }
+
+    /// The bytes between the quotation marks of the next string; the text is at most as long.
+    fn string_byte_count(&self) -> usize {
+        let mut escaped = false;
+        let bytes = self.text.as_bytes().iter().skip(self.at + 1);
+        let end = bytes.enumerate().find(|(_, byte)| {
+            let ends = **byte == b'"' && !escaped;
+            escaped = **byte == b'\\' && !escaped;
+            ends
+        });
+        end.map_or(0, |(index, _)| index)
     }
 
     /// Appends the next string to `out`.

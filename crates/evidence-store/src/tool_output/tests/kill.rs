@@ -9,7 +9,7 @@ use super::*;
 /// The process that is killed: records results of every size for one job and prints each digest once
 /// it is acknowledged. The full stop says that the line is whole.
 #[test]
-#[ignore = "the child of nothing_acknowledged_is_lost_in_200_kills"]
+#[ignore = "the child of nothing_acknowledged_is_lost_in_200_rounds_of_kills"]
 fn killed_recorder() {
     let root = std::env::var("KILLED_RECORDER_ROOT").unwrap();
     let job = job(&std::env::var("KILLED_RECORDER_JOB").unwrap());
@@ -52,15 +52,15 @@ fn spawn(root: &std::path::Path, job: &str, seed: usize) -> Child {
         .unwrap()
 }
 
-/// 200 processes, two at a time on one directory and one job, each killed with SIGKILL at another
-/// moment. What was acknowledged is there, whole; what was not is there entirely or not at all; the
+/// 200 rounds: two processes at a time on one directory and one job, killed with SIGKILL at another
+/// moment each time. What was acknowledged is there, whole; what was not is there entirely or not at all; the
 /// counters agree; a second delivery of an acknowledged call gets its answer.
 #[cfg(unix)]
 #[test]
-fn nothing_acknowledged_is_lost_in_200_kills() {
+fn nothing_acknowledged_is_lost_in_200_rounds_of_kills() {
     let root = tempfile::tempdir().unwrap();
     let mut recorded = 0;
-    for round in 0..100_usize {
+    for round in 0..200_usize {
         let job_id = format!("job-{round}");
         let mut children = [1, 2].map(|seed| spawn(root.path(), &job_id, seed));
         // The first line says that the process is at work; the kill comes up to 40 ms later.
