@@ -364,7 +364,7 @@ impl Generator for JsGenerator<'_> {
         _on_text: &mut dyn FnMut(&str),
     ) -> Result<String, GeneratorError> {
         let reply = self.0.call(vec![("messages", to_js(&messages))]).await;
-        let reply = reply.and_then(|reply| reply.text().map_err(|failure| failure.into_message()));
+        let reply = reply.and_then(|reply| reply.text().map_err(Failure::into_message));
         reply.map_err(GeneratorError)
     }
 }
@@ -420,7 +420,7 @@ impl CommandRunner for JsCommands<'_> {
         let command = argv.first().and_then(|name| self.0.get(name));
         let command = command.ok_or("this workspace does not have the command")?;
         let output = command.call(vec![("argv", to_js(&argv))]).await?;
-        command_output(&output).map_err(|failure| failure.into_message())
+        command_output(&output).map_err(Failure::into_message)
     }
 }
 
