@@ -1,7 +1,7 @@
 //! Builds what is shipped: the page, and the library for JavaScript.
 
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::SystemTime;
 
 use anyhow::{Context, Result};
@@ -53,14 +53,9 @@ pub fn build(environment: &Environment) -> Result<()> {
     Ok(())
 }
 
-/// Builds the npm package of evidence-wasm and returns its directory, or
-/// `None` while the workspace has no such crate.
-pub fn build_library(environment: &Environment) -> Result<Option<PathBuf>> {
+/// Builds the npm package of evidence-wasm.
+pub fn build_library(environment: &Environment) -> Result<()> {
     let project = environment.project();
-    let Some(crate_directory) = project.member("evidence-wasm") else {
-        return Ok(None);
-    };
-    let package = project.target().join("npm/evidence-wasm");
     let mut wasm_pack = environment.tool("wasm-pack")?;
     wasm_pack
         .args([
@@ -72,10 +67,9 @@ pub fn build_library(environment: &Environment) -> Result<Option<PathBuf>> {
             "no-install",
             "--out-dir",
         ])
-        .arg(&package)
-        .arg(&crate_directory);
-    process::run(&mut wasm_pack)?;
-    Ok(Some(package))
+        .arg(project.library())
+        .arg(project.root().join("crates/evidence-wasm"));
+    process::run(&mut wasm_pack)
 }
 
 fn is_newer_than_sources(stamp: &Path, project: &Project) -> Result<bool> {

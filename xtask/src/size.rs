@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use crate::page;
-use crate::setup::{Environment, Need};
+use crate::project::Project;
+use crate::setup::Need;
 use crate::tally::Tally;
 
 /// What measuring needs: the tools of both builds.
@@ -24,21 +24,14 @@ const MEGABYTE: usize = 1_000 * KILOBYTE;
 
 /// Measures what the two builds made and prints a table of it; each limit is
 /// one check.
-pub fn check(environment: &Environment) -> Result<Tally> {
-    let mut budgets = Vec::new();
-    if let Some(package) = page::build_library(environment)? {
-        let code = files(&package)?
-            .into_iter()
-            .filter(|file| matches!(extension(file), Some("wasm" | "js")))
-            .collect();
-        budgets.push(Budget::new(
-            "evidence-wasm",
-            Measure::Brotli,
-            150 * KILOBYTE,
-            code,
-        ));
-    }
-    budgets.extend(page_budgets(&environment.project().dist())?);
+pub fn check(project: &Project) -> Result<Tally> {
+    let code = files(&project.library())?
+        .into_iter()
+        .filter(|file| matches!(extension(file), Some("wasm" | "js")))
+        .collect();
+    let library = Budget::new("evidence-wasm", Measure::Brotli, 150 * KILOBYTE, code);
+    let mut budgets = page_budgets(&project.dist())?;
+    budgets.insert(0, library);
 
     println!(
         "{:<24} {:>8} {:>10} {:>10} {:>10}",

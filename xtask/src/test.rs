@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::ValueEnum;
 
 use crate::conformance::{self, BrowserChecks};
-use crate::project::Project;
+use crate::project::{Project, files_ending};
 use crate::serve::Server;
 use crate::setup::{self, Environment, Need};
 use crate::tally::{Runner, Tally};
@@ -66,12 +66,14 @@ pub fn run(project: &Project, groups: &[Group]) -> ExitCode {
     if let Some(environment) = environment
         && (wanted(Group::Browser) || wanted(Group::Size))
     {
-        let built = run.attempt("page build", || page::build(&environment));
+        let page = run.attempt("page build", || page::build(&environment));
+        let library = run.attempt("library build", || page::build_library(&environment));
+        let built = page.and(library);
         if wanted(Group::Browser) {
             browser(&mut run, &environment, built.is_some());
         }
         if wanted(Group::Size) && built.is_some() {
-            run.step("size", || size::check(&environment));
+            run.step("size", || size::check(project));
         }
     }
     run.close()
@@ -108,7 +110,7 @@ fn native(run: &mut Run, project: &Project) {
     });
 }
 
-fn browser(run: &mut Run, environment: &Environment, page_is_built: bool) {
+fn browser(run: &mut Run, environment: &Environment, built: bool) {
     let project = environment.project();
     let tested = crates_with_browser_tests(project);
     if environment.has_wasm_lints() {
@@ -127,8 +129,8 @@ fn browser(run: &mut Run, environment: &Environment, page_is_built: bool) {
         let mut command = checks.command(environment, &vectors(project)?)?;
         counted(Runner::Conformance, &mut command)
     });
-    if page_is_built {
-        run.step("page from end to end", || page_tests(environment));
+    if built {
+        run.step("page and library", || page_tests(environment));
     }
 }
 
@@ -187,36 +189,23 @@ fn vectors(project: &Project) -> Result<Vec<PathBuf>> {
     files_ending(&project.root().join("tests/vectors"), ".jsonl")
 }
 
-/// The tests in tests/browser/, against the page as a static host serves it and
-/// the library as npm packs it.
+/// The tests in tests/browser/, against the page as a static host serves it
+/// and the library as npm packs it.
 fn page_tests(environment: &Environment) -> Result<Tally> {
     let project = environment.project();
     let server = Server::start(&project.dist(), PAGE_BASE, 0)?;
     let mut node = environment.node_with_browser()?;
-    node.args(["--test", "--test-reporter=spec", "--test-timeout=180000"])
-        .args(files_ending(
-            &project.root().join("tests/browser"),
-            ".test.mjs",
-        )?)
-        .env("PAGE_URL", server.url());
-    if let Some(library) = page::build_library(environment)? {
-        node.env("LIBRARY", library);
-    }
+    node.args([
+        "--test",
+        "--test-reporter=spec",
+        "--test-timeout=180000",
+        // Two browsers at once take each other's time on a small machine.
+        "--test-concurrency=1",
+    ]);
+    node.args(files_ending(&project.browser_tests(), ".test.mjs")?)
+        .env("PAGE_URL", server.url())
+        .env("LIBRARY", project.library());
     counted(Runner::Node, &mut node)
-}
-
-fn files_ending(directory: &Path, ending: &str) -> Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    let entries =
-        fs::read_dir(directory).with_context(|| format!("cannot read {}", directory.display()))?;
-    for entry in entries {
-        let path = entry?.path();
-        if path.to_string_lossy().ends_with(ending) {
-            files.push(path);
-        }
-    }
-    files.sort();
-    Ok(files)
 }
 
 /// Runs tests and adds up what they report. A runner that fails without a
@@ -333,19 +322,6 @@ mod tests {
                 passed: 2,
                 failed: 0
             }
-        );
-    }
-
-    #[test]
-    fn files_are_found_by_their_ending_in_order() {
-        let directory = tempfile::tempdir().unwrap();
-        for name in ["b.test.mjs", "a.test.mjs", "helper.mjs"] {
-            fs::write(directory.path().join(name), "").unwrap();
-        }
-        let files = files_ending(directory.path(), ".test.mjs").unwrap();
-        assert_eq!(
-            files,
-            ["a.test.mjs", "b.test.mjs"].map(|name| directory.path().join(name))
         );
     }
 }

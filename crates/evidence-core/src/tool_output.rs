@@ -1,7 +1,7 @@
 //! Bounding a tool result (contract B): what the model sees of it, and what is stored.
 //!
 //! A result whose serialization has at most [`MAX_RESULT_BYTES`] passes unchanged. A larger one is
-//! stored whole, and the model sees a result with the same success and receipt, one [`excerpt`] of
+//! stored whole, and the model sees a result with the same success and receipt, one excerpt of
 //! the text, and a [`ToolOutputRef`] in place of the data.
 //!
 //! Sizes are those of the serialized bytes as they are sent, escapes included: a line feed in a text

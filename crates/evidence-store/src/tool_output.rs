@@ -18,7 +18,8 @@
 //! counted.
 
 mod keys;
-#[cfg(test)]
+// They run real processes and threads; the store beneath has its own tests in the browser.
+#[cfg(all(test, not(target_arch = "wasm32")))]
 mod tests;
 
 use bytes::Bytes;
@@ -33,6 +34,7 @@ use serde::{Deserialize, Serialize};
 
 use self::keys::JobKeys;
 use crate::blob::{self, BlobError};
+use crate::digest::manifest_of;
 use crate::record::{Record, RecordError};
 use crate::store::{Batch, Expectation, Key, Store, StoreError};
 
@@ -336,7 +338,7 @@ impl<S: Store> ToolOutputs<S> {
         result: ToolResult,
         handles: Option<Handles>,
     ) -> Result<Outcome, ToolOutputError> {
-        let prepared = Prepared::new(job, result, handles)?;
+        let prepared = Prepared::new(job, result, handles).await?;
         let keys = JobKeys::new(session, job);
         for _ in 0..MAX_ATTEMPTS {
             match self.try_record(&keys, call, &prepared).await {
@@ -576,7 +578,7 @@ impl<S: Store> ToolOutputs<S> {
 }
 
 impl Prepared {
-    fn new(
+    async fn new(
         job: &JobId,
         result: ToolResult,
         handles: Option<Handles>,
@@ -586,7 +588,7 @@ impl Prepared {
             return Err(ToolOutputError::ResultTooLarge { byte_count });
         }
         let serialized = result.serialize();
-        let manifest = ChunkManifest::of(serialized.as_bytes());
+        let manifest = manifest_of(serialized.as_bytes()).await;
         let named = handles.as_ref().map_or("", Handles::as_str);
         let request = Sha256Digest::of(format!("{}\n{named}", manifest.sha256).as_bytes());
         if tool_output::is_inline(byte_count) {

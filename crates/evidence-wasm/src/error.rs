@@ -1,7 +1,8 @@
 //! What callers are told when something goes wrong.
 
 use evidence_agent::ToolError;
-use evidence_store::{ArtifactError, StoreError};
+use evidence_agent::endpoint::Problem;
+use evidence_store::{ArtifactError, StoreError, ToolOutputError};
 use wasm_bindgen::prelude::*;
 
 #[wasm_bindgen(typescript_custom_section)]
@@ -122,10 +123,22 @@ impl From<ArtifactError> for Failure {
     }
 }
 
+impl From<ToolOutputError> for Failure {
+    /// The codes are the endpoint's.
+    fn from(error: ToolOutputError) -> Self {
+        let problem = Problem::from(error);
+        Self {
+            code: problem.code().as_str(),
+            message: problem.detail().to_owned(),
+        }
+    }
+}
+
 impl From<ToolError> for Failure {
     fn from(error: ToolError) -> Self {
         match error {
             ToolError::Storage(error) => error.into(),
+            ToolError::ToolOutput(error) => error.into(),
             // The one refusal of bounding.
             ToolError::Refused(message) => Self {
                 code: "observation_too_large",

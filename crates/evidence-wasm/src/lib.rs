@@ -1,7 +1,7 @@
 //! The library for JavaScript: the rules, the stores and the loop, as promises and plain objects.
 //!
-//! Conversions and errors, nothing else. What comes in is checked here ([`argument`]), every rule is
-//! in the crates below, and what goes wrong is an `EvidenceError` with a `code` ([`error`]). The
+//! Conversions and errors, nothing else. What comes in is checked here (`argument`), every rule is
+//! in the crates below, and what goes wrong is an `EvidenceError` with a `code` (`error`). The
 //! TypeScript types stand beside the functions that they describe.
 //!
 //! ```js

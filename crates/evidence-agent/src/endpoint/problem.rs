@@ -147,6 +147,11 @@ impl Problem {
         self.code
     }
 
+    /// The sentence that says what happened and what to do.
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+
     fn status_and_title(&self) -> (u16, &'static str) {
         match self.more {
             More::Allow(_) => (405, "Method Not Allowed"),
