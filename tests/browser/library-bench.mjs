@@ -15,7 +15,7 @@ import { launchOptions } from "./chromium.mjs";
 import { openLibrary } from "./library.mjs";
 
 const LIMIT = 3;
-const ROUNDS = 7;
+const ROUNDS = 5;
 
 // A profile on the disk: a private one would keep its databases in memory.
 const profile = await mkdtemp(path.join(tmpdir(), "evidence-bench-"));
@@ -45,7 +45,7 @@ try {
     };
     const results = [];
     for (let round = 0; round < rounds; round += 1) {
-      const result = window.hexadecimal(8 * 1024 * 1024);
+      const result = window.hexadecimal(16 * 1024 * 1024);
       const bytes = new TextEncoder().encode(result);
       const library = await timed(() => artifacts.bound(result));
       const digest = await timed(() => crypto.subtle.digest("SHA-256", bytes));

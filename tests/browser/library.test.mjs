@@ -74,7 +74,7 @@ test("a full disk in mid-put stores nothing and leaves what was there", async ()
   });
   const refused = await page.evaluate(async () => {
     // Not to be compressed away: a browser may do that.
-    window.large = window.hexadecimal(8 * 1024 * 1024);
+    window.large = window.hexadecimal(16 * 1024 * 1024);
     const refused = await window.settled(window.artifacts.put(window.large));
     const read = await window.artifacts.read(window.earlier.artifactId);
     return { refused, list: await window.artifacts.list(), earlier: new TextDecoder().decode(read) };

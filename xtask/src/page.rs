@@ -60,7 +60,8 @@ pub fn build_library(environment: &Environment) -> Result<()> {
     wasm_pack
         .args([
             "build",
-            "--release",
+            "--profile",
+            "page",
             "--target",
             "web",
             "--mode",

@@ -2,6 +2,7 @@
 
 mod store;
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::Subcommand;
@@ -25,7 +26,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         } else {
             "OVER"
         };
-        println!("{what}: {value:.2}x, at most {limit:.1}x: {verdict}");
+        writeln!(
+            std::io::stdout(),
+            "{what}: {value:.2}x, at most {limit:.1}x: {verdict}"
+        )?;
     }
     Ok(if figures.iter().all(Figure::is_reached) {
         ExitCode::SUCCESS

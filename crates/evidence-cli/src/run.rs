@@ -29,7 +29,7 @@ pub struct Arguments {
     /// The directory that keeps the complete results.
     #[arg(long)]
     artifacts: PathBuf,
-    /// The replies, one JSON action a line; `{{artifact_id}}` and `{{find:TEXT}}` stand for the newest
+    /// The replies, one JSON action a line, the last {"final":"…"}; `{{artifact_id}}` and `{{find:TEXT}}` stand for the newest
     /// artifact's id and for the byte range of TEXT in it. Empty lines and lines that begin with #
     /// are left out.
     #[arg(long)]
@@ -115,8 +115,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let script = std::fs::read_to_string(&arguments.script)
         .with_context(|| format!("cannot read the script {}", arguments.script.display()))?;
     let replies = script
+        .trim_start_matches('\u{feff}')
         .lines()
-        .filter(|line| !line.trim().is_empty() && !line.starts_with('#'))
+        .filter(|line| !line.trim().is_empty() && !line.trim_start().starts_with('#'))
         .map(str::to_owned);
     let tree = DirectoryTree::open(&arguments.workspace).with_context(|| {
         format!(

@@ -88,11 +88,12 @@ fn storing(outputs: &ToolOutputs<DirectoryStore>, root: &Path) -> anyhow::Result
         stored.push(started.elapsed());
     }
     let (stored, least) = (median(stored), median(least));
-    println!(
+    writeln!(
+        std::io::stdout(),
         "bound and store 16 MiB: {:.0} ms; SHA-256 and one write of them: {:.0} ms",
         stored * 1e3,
         least * 1e3
-    );
+    )?;
     Ok(Figure {
         what: "bound and store 16 MiB, against SHA-256 and writing once".to_owned(),
         value: stored / least,
@@ -110,11 +111,18 @@ fn memory(outputs: &ToolOutputs<DirectoryStore>) -> anyhow::Result<Option<Figure
     let reset = std::fs::write("/proc/self/clear_refs", "5").is_ok();
     block_on(outputs.record(&session()?, &job, None, result, None))?;
     let (Some(before), Some(peak), true) = (before, resident("VmHWM:"), reset) else {
-        println!("memory while storing: this host does not tell");
+        writeln!(
+            std::io::stdout(),
+            "memory while storing: this host does not tell"
+        )?;
         return Ok(None);
     };
     let peak = peak.saturating_sub(before);
-    println!("memory while storing 16 MiB: {:.1} MiB", mib(peak));
+    writeln!(
+        std::io::stdout(),
+        "memory while storing 16 MiB: {:.1} MiB",
+        mib(peak)
+    )?;
     Ok(Some(Figure {
         what: "memory while storing, against the result".to_owned(),
         value: mib(peak) / mib(MAX_ARTIFACT_BYTES),
@@ -161,11 +169,12 @@ fn reading<S: Store>(outputs: &ToolOutputs<S>, store: &str) -> anyhow::Result<Fi
     }
     let large = mean(&times[0]);
     let small = mean(&times[1]);
-    println!(
+    writeln!(
+        std::io::stdout(),
         "read 8 KiB in {store}: {:.0} us out of 16 MiB, {:.0} us out of 64 KiB",
         large * 1e6,
         small * 1e6
-    );
+    )?;
     Ok(Figure {
         what: format!("read 8 KiB out of 16 MiB, against out of 64 KiB, in {store}"),
         value: large / small,
