@@ -198,7 +198,7 @@ fn page_tests(environment: &Environment) -> Result<Tally> {
     node.args([
         "--test",
         "--test-reporter=spec",
-        "--test-timeout=180000",
+        "--test-timeout=900000",
         // Two browsers at once take each other's time on a small machine.
         "--test-concurrency=1",
     ]);
