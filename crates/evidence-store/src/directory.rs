@@ -184,10 +184,14 @@ impl<D: Disk> Inner<D> {
             numbers.push(number);
         }
         numbers.sort_unstable();
-        // What another process has removed holds nothing current any more.
-        index
-            .files
-            .retain(|number, _| numbers.binary_search(number).is_ok());
+        let remains = |number: &u64| numbers.binary_search(number).is_ok();
+        index.files.retain(|number, _| remains(number));
+        // Another writer removes a file only after a commit of its own, and only when nothing in it
+        // is current. What deleted its values may be gone by then too, so that its absence has to
+        // say it. Without a newer commit a missing file is damage, which reading from it finds.
+        if numbers.last().is_some_and(|last| *last > newest) {
+            index.values.retain(|_, place| remains(&place.number));
+        }
         for number in numbers.into_iter().filter(|number| *number > newest) {
             match CommitFile::read_header(&self.path(number)) {
                 Ok(header) => index.apply(number, header),

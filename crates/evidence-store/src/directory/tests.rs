@@ -68,6 +68,29 @@ fn many_commits_stay_few_files_and_deleted_values_stay_deleted() {
     assert_eq!(value(&writer, "k5"), None);
 }
 
+#[test]
+fn a_reader_learns_of_a_deletion_whose_file_is_gone_already() {
+    let root = tempfile::tempdir().unwrap();
+    let (writer, reader) = (open(root.path()), open(root.path()));
+    block_on(writer.commit(batch(&[("x", "1"), ("y", "1")], &[]))).unwrap();
+    assert_eq!(value(&reader, "x").as_deref(), Some("1"));
+    block_on(writer.commit(batch(&[("y", "2")], &["x"]))).unwrap();
+    block_on(writer.commit(batch(&[("y", "3")], &[]))).unwrap();
+    assert_eq!(commit_files(root.path()), 1, "only the newest is needed");
+    assert_eq!(value(&reader, "x"), None);
+    assert_eq!(block_on(reader.list("")).unwrap(), [Key::new("y")]);
+}
+
+#[test]
+fn a_file_that_is_missing_without_a_newer_commit_is_damage() {
+    let root = tempfile::tempdir().unwrap();
+    let store = open(root.path());
+    block_on(store.commit(batch(&[("x", "1")], &[]))).unwrap();
+    std::fs::remove_file(root.path().join("commits/00000000000000000001")).unwrap();
+    let outcome = block_on(store.get(&[Key::new("x")]));
+    assert!(matches!(outcome, Err(StoreError::Damaged { .. })));
+}
+
 #[cfg(unix)]
 #[test]
 fn a_symlinked_root_is_refused() {
