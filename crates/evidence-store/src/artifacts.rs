@@ -167,7 +167,8 @@ impl<S: Store> ArtifactStore<S> {
     ///
     /// Any [`ArtifactError`] but `Conflict`; no bytes are returned then.
     pub async fn read(&self, id: ArtifactId) -> Result<(ArtifactDescriptor, Bytes), ArtifactError> {
-        let (descriptor, bytes) = self.load(id).await?;
+        let (descriptor, manifest) = self.manifest(id).await?;
+        let bytes = self.load(&manifest).await?;
         if Sha256Digest::of(&bytes) != descriptor.sha256 {
             return Err(ArtifactError::DigestMismatch);
         }
@@ -175,11 +176,9 @@ impl<S: Store> ArtifactStore<S> {
     }
 
     /// The complete bytes, each chunk verified, the whole not yet.
-    async fn load(&self, id: ArtifactId) -> Result<(ArtifactDescriptor, Bytes), ArtifactError> {
-        let (descriptor, manifest) = self.manifest(id).await?;
-        let whole = 0..manifest.byte_count;
-        let bytes = blob::read(&self.store, &self.place(id), &manifest, whole).await?;
-        Ok((descriptor, bytes))
+    async fn load(&self, manifest: &ChunkManifest) -> Result<Bytes, ArtifactError> {
+        let place = self.place(manifest.sha256.into());
+        Ok(blob::read(&self.store, &place, manifest, 0..manifest.byte_count).await?)
     }
 
     /// Answers a path of the artifacts' namespace: the exact text that the model sees.
@@ -193,13 +192,13 @@ impl<S: Store> ArtifactStore<S> {
         max_range_bytes: usize,
     ) -> Result<String, RangeRefusal> {
         let path = RangePath::parse(path)?;
-        let descriptor = self
-            .describe(path.artifact_id())
+        let (descriptor, manifest) = self
+            .manifest(path.artifact_id())
             .await
             .map_err(|error| refusal(&error))?;
         let range = path.check(descriptor.byte_count, max_range_bytes)?;
-        let (descriptor, bytes) = self
-            .load(path.artifact_id())
+        let bytes = self
+            .load(&manifest)
             .await
             .map_err(|error| refusal(&error))?;
         Ok(range.answer(&descriptor, &bytes)?.render())
