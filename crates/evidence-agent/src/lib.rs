@@ -31,6 +31,6 @@ pub use message::{Message, Role};
 pub use policy::ToolPolicy;
 pub use prompt::system_prompt;
 pub use run::{Run, RunEvent, RunOutcome, StepEvent, StopReason, error_line};
-pub use script::ScriptedGenerator;
+pub use script::{ScriptedGenerator, script_replies};
 pub use tool_output::{EnvelopeGenerator, ToolOutputWorkspace};
 pub use workspace::{ToolError, ToolWorkspace, Workspace};

@@ -33,6 +33,16 @@ enum Source<S> {
     ToolOutputs(ToolOutputs<S>, SessionId),
 }
 
+/// The replies of a script as people write it, each with its line from 1: one JSON action a line.
+/// Blank lines, lines that begin with `#`, and a byte order mark are left out.
+pub fn script_replies(script: &str) -> impl Iterator<Item = (usize, &str)> {
+    let lines = script.trim_start_matches('\u{feff}').lines();
+    (1..).zip(lines).filter(|(_, line)| {
+        let line = line.trim_start();
+        !line.is_empty() && !line.starts_with('#')
+    })
+}
+
 impl<S: Store> ScriptedGenerator<S> {
     /// Replies in order; `{{find:…}}` looks into `artifacts`.
     pub fn new(

@@ -10,6 +10,7 @@ use clap::Args;
 use evidence_agent::workspace::{DirectoryTree, HostCommands, ToolWorkspace, Unattended};
 use evidence_agent::{
     AgentLimits, BoundedEvidenceWorkspace, Run, RunEvent, ScriptedGenerator, ToolPolicy,
+    script_replies,
 };
 use evidence_core::EvidenceLimits;
 use evidence_store::{ArtifactStore, DirectoryStore, Scope};
@@ -114,11 +115,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     )?;
     let script = std::fs::read_to_string(&arguments.script)
         .with_context(|| format!("cannot read the script {}", arguments.script.display()))?;
-    let replies = script
-        .trim_start_matches('\u{feff}')
-        .lines()
-        .filter(|line| !line.trim().is_empty() && !line.trim_start().starts_with('#'))
-        .map(str::to_owned);
+    let replies = script_replies(&script).map(|(_, reply)| reply);
     let tree = DirectoryTree::open(&arguments.workspace).with_context(|| {
         format!(
             "cannot open the workspace {}",

@@ -1,3 +1,4 @@
+use evidence_agent::script_replies;
 use leptos::html;
 use leptos::prelude::*;
 
@@ -6,7 +7,6 @@ use super::outcome::Outcome;
 use super::timeline::Timeline;
 use crate::limits::LimitInputs;
 use crate::runner::Phase;
-use crate::script;
 use crate::state::Playground;
 
 /// The run: its controls, its figures, its steps, its end.
@@ -88,7 +88,10 @@ fn blocked(page: Playground) -> Option<&'static str> {
         Some("Opening the store…")
     } else if page.limits.with(LimitInputs::check).is_err() {
         Some("Correct the limits to run.")
-    } else if page.script.with(|text| script::replies(text).is_empty()) {
+    } else if page
+        .script
+        .with(|text| script_replies(text).next().is_none())
+    {
         Some("Write a script to run.")
     } else {
         None

@@ -1,3 +1,4 @@
+use evidence_agent::script_replies;
 use leptos::prelude::*;
 
 use crate::limits;
@@ -14,7 +15,7 @@ pub fn ScriptSection() -> impl IntoView {
             .with(|text| script::problems(text, &limits::policy()))
     });
     let verdict = move || {
-        let replies = page.script.with(|text| script::replies(text)).len();
+        let replies = page.script.with(|text| script_replies(text).count());
         if problems.with(Vec::is_empty) {
             format!("{}, all valid actions.", counted(replies, "line"))
         } else {
