@@ -117,7 +117,7 @@ impl<S: Store> ArtifactStore<S> {
         let mut batch = Batch::default();
         let bytes = Bytes::copy_from_slice(text.as_bytes());
         let place = self.place(descriptor.artifact_id);
-        blob::stage(&mut batch, &place, &manifest, &bytes)?;
+        blob::stage(&mut batch, &place, &manifest, &bytes);
         match self.store.commit(batch).await {
             // Somebody else stored the same artifact in the meantime.
             Err(StoreError::Conflict) if self.stands_already(&descriptor).await? => Ok(descriptor),

@@ -1,7 +1,7 @@
 //! Bytes of any size under a few keys: a manifest and the chunks that it names.
 //!
 //! ```text
-//! <manifest key>           the ChunkManifest, as a record
+//! <manifest key>           the ChunkManifest, sealed
 //! <chunk prefix><sha256>   each distinct chunk once
 //! ```
 //!
@@ -14,7 +14,7 @@ use bytes::{Bytes, BytesMut};
 use evidence_core::Sha256Digest;
 use evidence_core::chunk::{CHUNK_BYTES, ChunkManifest};
 
-use crate::record::Record;
+use crate::record;
 use crate::store::{Batch, Expectation, Key, Store, StoreError};
 
 /// Why bytes were not read.
@@ -56,24 +56,13 @@ impl Place {
 }
 
 /// Adds `bytes` to `batch`, to be written to `place` where no blob stands yet.
-///
-/// # Errors
-///
-/// [`BlobError::Altered`] when the manifest cannot be encoded.
-pub fn stage(
-    batch: &mut Batch,
-    place: &Place,
-    manifest: &ChunkManifest,
-    bytes: &Bytes,
-) -> Result<(), BlobError> {
-    let record = Record(manifest).encode().map_err(|_| BlobError::Altered)?;
+pub fn stage(batch: &mut Batch, place: &Place, manifest: &ChunkManifest, bytes: &Bytes) {
     let key = place.manifest.clone();
     batch.expect.push((key.clone(), Expectation::Absent));
     for (sha256, chunk) in chunks(manifest, bytes) {
         batch.put.push((place.chunk_key(sha256), chunk));
     }
-    batch.put.push((key, record));
-    Ok(())
+    batch.put.push((key, encode_manifest(manifest)));
 }
 
 /// Each distinct chunk of `bytes` with its digest, without a copy.
@@ -106,15 +95,19 @@ pub async fn manifest(
     stored.as_deref().map(decode_manifest).transpose()
 }
 
+/// The bytes to store of a manifest.
+pub fn encode_manifest(manifest: &ChunkManifest) -> Bytes {
+    record::seal(&manifest.to_bytes())
+}
+
 /// The manifest that `stored` holds, checked against itself.
 ///
 /// # Errors
 ///
 /// [`BlobError::Altered`].
 pub fn decode_manifest(stored: &[u8]) -> Result<ChunkManifest, BlobError> {
-    let manifest: ChunkManifest = Record::decode(stored).map_err(|_| BlobError::Altered)?;
-    manifest.check().map_err(|_| BlobError::Altered)?;
-    Ok(manifest)
+    let content = record::unseal(stored).map_err(|_| BlobError::Altered)?;
+    ChunkManifest::from_bytes(content).map_err(|_| BlobError::Altered)
 }
 
 /// The bytes of `range`, clamped to the blob. Only the chunks that the range touches are fetched,

@@ -287,30 +287,26 @@ impl<D: Disk> Inner<D> {
         if !batch.expect.iter().zip(&current).all(met) {
             return Err(StoreError::Conflict);
         }
-        let mut index = self.index();
-        self.refresh(&mut index)?;
-        self.append(&mut index, &batch.put, &batch.delete)?;
+        self.append(&batch.put, &batch.delete)?;
         // The batch is committed, whatever becomes of the tidying: a later commit tries it again.
-        let _ = self.merge(&mut index);
-        let _ = self.remove_superseded(&mut index);
+        let _ = self.merge();
+        let _ = self.remove_superseded();
         Ok(())
     }
 
-    /// Writes one commit file. The rename in it is the moment of the commit.
-    fn append(
-        &self,
-        index: &mut Index,
-        put: &[(Key, Bytes)],
-        delete: &[Key],
-    ) -> Result<(), StoreError> {
-        let number = index.newest().checked_add(1);
+    /// Writes one commit file, for a caller that has the lock and has looked for the commits of
+    /// others since. The rename in it is the moment of the commit.
+    fn append(&self, put: &[(Key, Bytes)], delete: &[Key]) -> Result<(), StoreError> {
+        let number = self.index().newest().checked_add(1);
         let number = number.ok_or_else(|| damaged("the numbers of commits are used up"))?;
         let header = Header::new(put, delete);
         let temporary = self.commits.join(format!(".{number:020}.tmp"));
         let committed = self.path(number);
-        let written = CommitFile::write(&self.disk, &temporary, &header, put)
-            .and_then(|()| self.disk.rename(&temporary, &committed));
-        if let Err(error) = written {
+        // Readers go on while the values are written, and wait only for the names.
+        let written = CommitFile::write(&self.disk, &temporary, &header, put);
+        let mut index = self.index();
+        let named = written.and_then(|()| self.disk.rename(&temporary, &committed));
+        if let Err(error) = named {
             // Best effort: the next writer of this number replaces what is left.
             let _ = self.disk.remove(&temporary);
             return Err(exhausted_or_unavailable(&error));
@@ -325,7 +321,8 @@ impl<D: Disk> Inner<D> {
     }
 
     /// Commits the values of small files again, together, so that their number stays bounded.
-    fn merge(&self, index: &mut Index) -> Result<(), StoreError> {
+    fn merge(&self) -> Result<(), StoreError> {
+        let index = self.index();
         let small: Vec<u64> = index
             .files
             .iter()
@@ -350,14 +347,16 @@ impl<D: Disk> Inner<D> {
             });
             put.extend(values.unwrap_or_default());
         }
-        self.append(index, &put, &[])
+        drop(index);
+        self.append(&put, &[])
     }
 
     /// Removes files that hold no current value, oldest first.
     ///
     /// The newest file stays, so that numbers are never used twice. A file that deletes a key stays
     /// as long as an older file has a value for it, or the value would come back.
-    fn remove_superseded(&self, index: &mut Index) -> Result<(), StoreError> {
+    fn remove_superseded(&self) -> Result<(), StoreError> {
+        let mut index = self.index();
         let newest = index.newest();
         let mut older_keys = std::collections::BTreeSet::new();
         let mut superseded = Vec::new();

@@ -428,8 +428,8 @@ impl<S: Store> ToolOutputs<S> {
                 if usage.artifact_bytes > MAX_JOB_BYTES {
                     return Err(ToolOutputError::JobFull);
                 }
-                let record = Record(manifest).encode()?;
-                batch.put.push((place.manifest, record));
+                let sealed = blob::encode_manifest(manifest);
+                batch.put.push((place.manifest, sealed));
             }
         }
         for ((key, chunk), stored) in chunks.into_iter().zip(stored) {

@@ -83,7 +83,7 @@ fn a_manifest_that_lies_is_an_integrity_failure() {
     let key = format!("tool-output/s/j/artifact/{}", manifest.sha256);
     let good = value(store, &key).unwrap();
     let other = ChunkManifest::of(result_of(150_000, 1).serialize().as_bytes());
-    let encode = |manifest: &ChunkManifest| Record(manifest).encode().unwrap();
+    let encode = blob::encode_manifest;
     let with = |change: &dyn Fn(&mut ChunkManifest)| {
         let mut manifest = manifest.clone();
         change(&mut manifest);
@@ -127,7 +127,7 @@ fn a_manifest_forged_with_its_digest_is_found_by_reading_the_whole() {
     let key = format!("tool-output/s/j/artifact/{}", manifest.sha256);
     let mut forged = manifest.clone();
     forged.chunks.swap(0, 1);
-    put(outputs.store(), &key, Record(&forged).encode().unwrap());
+    put(outputs.store(), &key, blob::encode_manifest(&forged));
     let whole = read_whole(&outputs, "j", manifest.sha256);
     assert_eq!(whole, Err(ToolOutputError::Integrity));
 }
