@@ -5,6 +5,7 @@
 
 mod bench;
 mod conformance;
+mod description;
 mod page;
 mod process;
 mod project;

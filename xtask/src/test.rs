@@ -14,7 +14,7 @@ use crate::project::{Project, files_ending};
 use crate::serve::Server;
 use crate::setup::{self, Environment, Need};
 use crate::tally::{Runner, Tally};
-use crate::{page, process, size};
+use crate::{description, page, process, size};
 
 /// Tests that are run together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -38,6 +38,8 @@ const BROWSER_NEEDS: &[Need] = &[
     Need::Browser,
 ];
 
+const NATIVE_NEEDS: &[Need] = &[Need::Schemathesis];
+
 /// The path that the page is tested at: a project's path on a shared host.
 const PAGE_BASE: &str = "/some/project/path/";
 
@@ -47,21 +49,31 @@ pub fn run(project: &Project, groups: &[Group]) -> ExitCode {
     let wanted = |group| groups.is_empty() || groups.contains(&group);
     let mut run = Run::default();
     // Set-up comes first, so that what it needs of the user is told early.
-    let needs = match (wanted(Group::Browser), wanted(Group::Size)) {
-        (true, _) => BROWSER_NEEDS,
-        (false, true) => size::NEEDS,
-        (false, false) => &[],
-    };
+    let needs = [
+        (Group::Native, NATIVE_NEEDS),
+        (Group::Browser, BROWSER_NEEDS),
+        (Group::Size, size::NEEDS),
+    ];
+    let needs: Vec<Need> = needs
+        .into_iter()
+        .filter(|(group, _)| wanted(*group))
+        .flat_map(|(_, needs)| needs.iter().copied())
+        .collect();
     let environment = if needs.is_empty() {
         None
     } else {
-        run.attempt("set-up", || setup::prepare(project, needs))
+        run.attempt("set-up", || setup::prepare(project, &needs))
     };
     if wanted(Group::Lint) {
         lint(&mut run, project);
     }
     if wanted(Group::Native) {
         native(&mut run, project);
+        if let Some(environment) = &environment {
+            run.step("description of the server", || {
+                description::check(environment)
+            });
+        }
     }
     if let Some(environment) = environment
         && (wanted(Group::Browser) || wanted(Group::Size))

@@ -1,5 +1,6 @@
 //! Clients that behave badly and storage that fails.
 
+use evidence_core::chunk::ChunkManifest;
 use std::io::{Read as _, Write as _};
 use std::time::{Duration, Instant};
 
@@ -223,9 +224,10 @@ fn a_chunk_flipped_missing_or_swapped_with_another_jobs_is_an_integrity_failure(
 fn a_manifest_that_lies_is_an_integrity_failure() {
     let server = Server::start();
     let (path, result) = server.store(&"x".repeat(20_000));
-    let old = format!("\"byte_count\":{}", result.len());
-    let new = format!("\"byte_count\":{}", result.len() - 1);
-    assert!(overwrite(server.root.path(), old.as_bytes(), new.as_bytes()) > 0);
+    let mut manifest = ChunkManifest::of(result.as_bytes());
+    let old = manifest.to_bytes();
+    manifest.byte_count -= 1;
+    assert!(overwrite(server.root.path(), &old, &manifest.to_bytes()) > 0);
     let response = server.get(&path);
     assert_eq!(
         (response.status, response.code()),
