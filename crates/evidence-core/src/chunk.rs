@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_manifest_that_contradicts_itself_is_refused() {
-        let manifest = ChunkManifest::of(&[7; 2 * CHUNK_BYTES]);
+        let manifest = ChunkManifest::of(&vec![7; 2 * CHUNK_BYTES]);
         let one = ChunkManifest::of(b"x");
         let contradictions = [
             ChunkManifest {

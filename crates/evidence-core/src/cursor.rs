@@ -295,7 +295,7 @@ impl<'a> ReadAnswer<'a> {
 }
 
 /// The bytes that one byte of text takes in a JSON string within a JSON string.
-fn twice_escaped_byte_len(byte: u8) -> usize {
+pub(crate) fn twice_escaped_byte_len(byte: u8) -> usize {
     match escaped_byte_len(byte) {
         // A backslash, which doubles, and five characters, which stay.
         6 => 7,

@@ -1,4 +1,4 @@
-//! Whose tool output it is: sessions, jobs and tool calls (contract B).
+//! Whose tool output it is: sessions, jobs, tool calls and processes (contract B).
 
 use alloc::borrow::ToOwned as _;
 use alloc::string::String;
@@ -87,6 +87,11 @@ id! {
 id! {
     /// The provider's or runtime's name of one tool call: a second delivery under it is the same call.
     ToolCallId, "a tool call id", is_call_id, "1 to 256 visible ASCII characters"
+}
+
+id! {
+    /// A process of a job. It is given by the host that starts it.
+    ProcessId, "a process id", is_name, NAME_FORM
 }
 
 /// Where a job stands.

@@ -6,7 +6,8 @@
 //!
 //! - A, for tools that answer text: a bounded [`observation`] and [`range`] paths;
 //! - B, for tools that answer a structured [`tool_result`]: bounding ([`tool_output`]), reading by
-//!   [`cursor`], checks of the whole [`envelope`], and whose output it is ([`job`]).
+//!   [`cursor`], checks of the whole [`envelope`], whose output it is ([`job`]), what is seen of a
+//!   running [`process`], and when what was stored expires ([`retention`]).
 //!
 //! This crate knows nothing of files, databases, clocks, randomness or asynchrony: bytes and numbers
 //! come in, bytes and decisions go out. Every other crate of the project calls these rules; none
@@ -25,14 +26,16 @@ pub mod job;
 mod json;
 pub mod limits;
 pub mod observation;
+pub mod process;
 pub mod range;
 pub mod raw_json;
+pub mod retention;
 pub mod tool_output;
 pub mod tool_result;
 
 pub use artifact::{ArtifactDescriptor, ArtifactId};
 pub use digest::Sha256Digest;
-pub use job::{JobId, JobStatus, SessionId, ToolCallId};
+pub use job::{JobId, JobStatus, ProcessId, SessionId, ToolCallId};
 pub use limits::EvidenceLimits;
 pub use raw_json::RawJson;
 pub use tool_output::ToolOutputRef;
