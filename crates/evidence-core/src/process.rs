@@ -7,20 +7,22 @@ mod arguments;
 mod cursor_poll;
 mod plain_poll;
 
+use alloc::format;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
 pub use self::arguments::{
     InvalidArguments, OutputCursors, POLL_TOOL_SCHEMA, PollArguments, START_TOOL_SCHEMA,
-    STOP_TOOL_SCHEMA, StartArguments, StopArguments,
+    STOP_TOOL_SCHEMA, StartArguments, StopArguments, request_digest,
 };
 pub use self::cursor_poll::{CursorPoll, StreamSlice};
-pub use self::plain_poll::{Clip, plain_poll};
+pub use self::plain_poll::{Clip, plain_poll, unavailable};
 use crate::digest::Sha256Digest;
 use crate::job::ProcessId;
 use crate::json;
 use crate::raw_json::RawJson;
+use crate::tool_result::ToolResult;
 
 /// The tool that starts a process.
 pub const START_TOOL: &str = "exec_start";
@@ -219,6 +221,26 @@ impl ProcessFacts {
             },
         }
     }
+}
+
+/// The result of starting a process.
+pub fn started(process_id: &ProcessId) -> ToolResult {
+    ToolResult {
+        data: Some(standing(process_id, ProcessStatus::Running)),
+        ..ToolResult::from_text(
+            true,
+            format!("{process_id} runs; look at it with {POLL_TOOL}"),
+        )
+    }
+}
+
+/// Where a process stands, and nothing else.
+fn standing(process_id: &ProcessId, status: ProcessStatus) -> RawJson {
+    // Ids and words hold no character that JSON escapes.
+    RawJson::from_own(format!(
+        "{{\"process_id\":\"{process_id}\",\"status\":\"{}\"}}",
+        status.as_str()
+    ))
 }
 
 /// Something of each stream.

@@ -7,6 +7,9 @@
 //! tool-output/<session>/<job>/artifact/<sha256>         the manifest of an artifact
 //! tool-output/<session>/<job>/chunk/<sha256>            a chunk, shared by the job's artifacts
 //! tool-output/<session>/<job>/call/<sha256 of the id>   what a tool call was answered
+//! tool-output/<session>/<job>/process/<process>         the ProcessRecord
+//! tool-output/<session>/<job>/capture/<process>/<…>     what it wrote, as blobs
+//! retention/clock                                       the RetentionClock
 //! ```
 //!
 //! Everything that belongs to a job stands under its session. That is how ownership is checked: with
@@ -18,6 +21,8 @@
 //! counted.
 
 mod keys;
+pub mod processes;
+pub mod retention;
 // They run real processes and threads; the store beneath has its own tests in the browser.
 #[cfg(all(test, not(target_arch = "wasm32")))]
 mod tests;
@@ -64,6 +69,8 @@ pub struct JobUsage {
     pub artifact_bytes: u64,
     /// The number of its artifacts.
     pub artifact_count: u64,
+    /// How many processes it has started.
+    pub process_count: u64,
     /// How often something was added. Every addition moves it, so that whoever expects the counters
     /// to be unchanged expects that of all of the job's values.
     pub change_count: u64,
@@ -87,6 +94,28 @@ struct CallRecord {
     request: Sha256Digest,
     result: String,
     reference: Option<String>,
+}
+
+impl CallRecord {
+    fn new(request: Sha256Digest, outcome: &Outcome) -> Self {
+        Self {
+            request,
+            result: outcome.result.clone(),
+            reference: outcome.reference.clone(),
+        }
+    }
+}
+
+/// What the call of a stored record was answered, when it was the same `request`.
+fn answered(stored: &[u8], request: Sha256Digest) -> Result<Outcome, ToolOutputError> {
+    let record: CallRecord = Record::decode(stored)?;
+    if record.request != request {
+        return Err(ToolOutputError::CallReused);
+    }
+    Ok(Outcome {
+        result: record.result,
+        reference: record.reference,
+    })
 }
 
 /// Why a request was not carried out. Nothing has changed after any of them.
@@ -113,8 +142,8 @@ pub enum ToolOutputError {
         /// What was asked for.
         to: JobStatus,
     },
-    /// The tool call was answered before, for another result.
-    #[error("this tool call id was used for another result; every call needs an id of its own")]
+    /// The tool call was answered before, for another result or other arguments.
+    #[error("this tool call id was used for another call; every call needs an id of its own")]
     CallReused,
     /// The result is larger than what is stored.
     #[error(
@@ -187,6 +216,9 @@ struct Prepared {
     artifact: Option<(ChunkManifest, Bytes)>,
     request: Sha256Digest,
     outcome: Outcome,
+    /// Whether it is what was seen of something that the job did before, so that it is taken also
+    /// when the job has ended.
+    is_observation: bool,
 }
 
 impl<S: Store> ToolOutputs<S> {
@@ -305,6 +337,7 @@ impl<S: Store> ToolOutputs<S> {
                     to: status,
                 });
             }
+            let now_ms = self.stamp(now_ms).await?;
             let record = JobRecord {
                 status,
                 created_at_ms: record.created_at_ms,
@@ -338,10 +371,19 @@ impl<S: Store> ToolOutputs<S> {
         result: ToolResult,
         handles: Option<Handles>,
     ) -> Result<Outcome, ToolOutputError> {
-        let prepared = Prepared::new(job, result, handles).await?;
-        let keys = JobKeys::new(session, job);
+        let prepared = Prepared::new(job, result, handles, None).await?;
+        self.record_prepared(&JobKeys::new(session, job), call, &prepared)
+            .await
+    }
+
+    async fn record_prepared(
+        &self,
+        keys: &JobKeys,
+        call: Option<&ToolCallId>,
+        prepared: &Prepared,
+    ) -> Result<Outcome, ToolOutputError> {
         for _ in 0..MAX_ATTEMPTS {
-            match self.try_record(&keys, call, &prepared).await {
+            match self.try_record(keys, call, prepared).await {
                 Err(ToolOutputError::Store(StoreError::Conflict)) => {}
                 outcome => return outcome,
             }
@@ -364,25 +406,14 @@ impl<S: Store> ToolOutputs<S> {
         let stored_usage = usage.ok_or(ToolOutputError::Integrity)?;
         if let Some(key) = call_key {
             if let Some(earlier) = earlier {
-                let earlier: CallRecord = Record::decode(&earlier)?;
-                if earlier.request != prepared.request {
-                    return Err(ToolOutputError::CallReused);
-                }
-                return Ok(Outcome {
-                    result: earlier.result,
-                    reference: earlier.reference,
-                });
+                return answered(&earlier, prepared.request);
             }
-            let record = CallRecord {
-                request: prepared.request,
-                result: prepared.outcome.result.clone(),
-                reference: prepared.outcome.reference.clone(),
-            };
+            let record = CallRecord::new(prepared.request, &prepared.outcome);
             batch.expect.push((key.clone(), Expectation::Absent));
             batch.put.push((key, Record(record).encode()?));
         }
         let record: JobRecord = Record::decode(&job)?;
-        if record.status.is_terminal() {
+        if record.status.is_terminal() && !prepared.is_observation {
             return Err(ToolOutputError::JobEnded);
         }
         let mut usage: JobUsage = Record::decode(&stored_usage)?;
@@ -460,7 +491,7 @@ impl<S: Store> ToolOutputs<S> {
         let place = JobKeys::new(session, job).artifact(sha256);
         let manifest = self.manifest(&place, sha256).await?;
         let range = request.range(manifest.byte_count)?;
-        let fetched = blob::read(&self.store, &place, &manifest, range).await?;
+        let fetched = self.read_blob(&place, &manifest, range).await?;
         let fetched = FetchedRange {
             sha256,
             byte_count: manifest.byte_count,
@@ -489,11 +520,27 @@ impl<S: Store> ToolOutputs<S> {
         let place = JobKeys::new(session, job).artifact(sha256);
         let manifest = self.manifest(&place, sha256).await?;
         let whole = 0..manifest.byte_count;
-        let bytes = blob::read(&self.store, &place, &manifest, whole).await?;
+        let bytes = self.read_blob(&place, &manifest, whole).await?;
         if Sha256Digest::of(&bytes) == sha256 {
             Ok(bytes)
         } else {
             Err(ToolOutputError::Integrity)
+        }
+    }
+
+    /// Reads chunks of a blob whose manifest was just read.
+    async fn read_blob(
+        &self,
+        place: &blob::Place,
+        manifest: &ChunkManifest,
+        range: std::ops::Range<u64>,
+    ) -> Result<Bytes, ToolOutputError> {
+        match blob::read(&self.store, place, manifest, range).await {
+            // What was deleted in between is not there, which is no damage.
+            Err(BlobError::Missing) if blob::manifest(&self.store, place).await?.is_none() => {
+                Err(ToolOutputError::Unavailable)
+            }
+            outcome => Ok(outcome?),
         }
     }
 
@@ -555,25 +602,33 @@ impl<S: Store> ToolOutputs<S> {
             if stored.is_none() {
                 return Ok(());
             }
-            // The keys are listed after the counters were read: what is added later moves those.
-            let mut delete = self.store.list(&keys.prefix()).await?;
-            delete.push(keys.owner());
-            let expect = vec![(keys.job(), stored.into()), (keys.usage(), usage.into())];
-            let put = Vec::new();
-            match self
-                .store
-                .commit(Batch {
-                    expect,
-                    put,
-                    delete,
-                })
-                .await
-            {
+            match self.delete_as_read(&keys, stored, usage).await {
                 Err(StoreError::Conflict) => {}
                 outcome => return Ok(outcome?),
             }
         }
         Err(StoreError::Conflict.into())
+    }
+
+    /// Deletes a job unless anything was added to it, or it was changed, since `stored` and `usage`
+    /// were read.
+    async fn delete_as_read(
+        &self,
+        keys: &JobKeys,
+        stored: Option<Bytes>,
+        usage: Option<Bytes>,
+    ) -> Result<(), StoreError> {
+        // The keys are listed after the counters were read: what is added later moves those.
+        let mut delete = self.store.list(&keys.prefix()).await?;
+        delete.push(keys.owner());
+        let expect = vec![(keys.job(), stored.into()), (keys.usage(), usage.into())];
+        let put = Vec::new();
+        let batch = Batch {
+            expect,
+            put,
+            delete,
+        };
+        self.store.commit(batch).await
     }
 }
 
@@ -582,15 +637,19 @@ impl Prepared {
         job: &JobId,
         result: ToolResult,
         handles: Option<Handles>,
+        observed_by: Option<Sha256Digest>,
     ) -> Result<Self, ToolOutputError> {
+        let is_observation = observed_by.is_some();
         let byte_count = result.serialized_byte_count();
         if byte_count > MAX_ARTIFACT_BYTES {
             return Err(ToolOutputError::ResultTooLarge { byte_count });
         }
         let serialized = result.serialize();
         let manifest = manifest_of(serialized.as_bytes()).await;
-        let named = handles.as_ref().map_or("", Handles::as_str);
-        let request = Sha256Digest::of(format!("{}\n{named}", manifest.sha256).as_bytes());
+        let request = observed_by.unwrap_or_else(|| {
+            let named = handles.as_ref().map_or("", Handles::as_str);
+            Sha256Digest::of(format!("{}\n{named}", manifest.sha256).as_bytes())
+        });
         if tool_output::is_inline(byte_count) {
             return Ok(Self {
                 artifact: None,
@@ -599,6 +658,7 @@ impl Prepared {
                     result: serialized,
                     reference: None,
                 },
+                is_observation,
             });
         }
         let reference = ToolOutputRef {
@@ -617,6 +677,7 @@ impl Prepared {
                 result: bounded.serialize(),
                 reference: Some(reference.to_json().to_string()),
             },
+            is_observation,
         })
     }
 }

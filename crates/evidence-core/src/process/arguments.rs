@@ -1,13 +1,15 @@
 //! The arguments of the three tools.
 
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
+use crate::digest::Sha256Digest;
 use crate::job::ProcessId;
-use crate::json::WholeNumber;
+use crate::json::{self, WholeNumber};
 
 /// What the model is told about [`START_TOOL`](super::START_TOOL): `name`, `description` and
 /// `parameters` (JSON Schema), as providers take them.
@@ -30,36 +32,40 @@ const DEFAULT_OUTPUT_BYTES: u64 = 4096;
 pub struct InvalidArguments(&'static str);
 
 /// What to start.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct StartArguments {
     /// The program and its arguments: at least the program, none empty, no NUL in them.
     pub argv: Vec<String>,
     /// The directory to run in, relative to the workspace.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
 }
 
 /// Which process to look at, and whether exact ranges are asked for.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PollArguments {
     /// The process.
     pub process_id: ProcessId,
     /// The cursors; none in a plain poll.
+    #[serde(flatten)]
     pub cursors: Option<OutputCursors>,
 }
 
 /// Where to read in the streams. At least one of them is read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct OutputCursors {
     /// Where to begin in standard output; nothing of it is read without.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub stdout_offset: Option<u64>,
     /// Where to begin in standard error; nothing of it is read without.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub stderr_offset: Option<u64>,
     /// The most bytes of each stream: 1 to 8192.
     pub max_output_bytes: u64,
 }
 
 /// Which process to end.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct StopArguments {
     /// The process.
     pub process_id: ProcessId,
@@ -67,6 +73,12 @@ pub struct StopArguments {
 
 fn parse<T: DeserializeOwned>(json: &str, expected: &'static str) -> Result<T, InvalidArguments> {
     serde_json::from_str(json).map_err(|_| InvalidArguments(expected))
+}
+
+/// What identifies a call of a process tool: the same arguments in any spelling have the same digest.
+pub fn request_digest(tool: &str, arguments: &impl Serialize) -> Sha256Digest {
+    let text = format!("{tool}\n{}", json::to_string(arguments));
+    Sha256Digest::of(text.as_bytes())
 }
 
 impl StartArguments {

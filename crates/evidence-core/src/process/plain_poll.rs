@@ -6,7 +6,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::{Both, POLL_TOOL, ProcessFacts, Stream, StreamFacts};
+use super::{Both, POLL_TOOL, ProcessFacts, ProcessStatus, Stream, StreamFacts, standing};
+use crate::job::ProcessId;
 use crate::json;
 use crate::raw_json::RawJson;
 use crate::tool_result::ToolResult;
@@ -63,6 +64,22 @@ pub fn plain_poll(facts: &ProcessFacts, stdout: [&[u8]; 2], stderr: [&[u8]; 2]) 
         text: format!("{stdout_text}{stderr_text}"),
         data: Some(facts.to_json()),
         receipt: Some(RawJson::from_own(json::to_string(&receipt))),
+    }
+}
+
+/// The result of a plain poll of a process whose output is not available (any more): where it stands
+/// is known, what it wrote is not.
+pub fn unavailable(process_id: &ProcessId, status: ProcessStatus) -> ToolResult {
+    let reason = match status {
+        ProcessStatus::Interrupted => "the host that ran it ended before its output was captured",
+        _ => "its captured output has expired",
+    };
+    ToolResult {
+        data: Some(standing(process_id, status)),
+        ..ToolResult::from_text(
+            false,
+            format!("the output of {process_id} is not available: {reason}"),
+        )
     }
 }
 

@@ -1,7 +1,8 @@
 //! Where a job's values stand. Ids hold no `/`, so that one job's prefix is never the start of
 //! another's.
 
-use evidence_core::{JobId, SessionId, Sha256Digest, ToolCallId};
+use evidence_core::process::Stream;
+use evidence_core::{JobId, ProcessId, SessionId, Sha256Digest, ToolCallId};
 
 use crate::blob::Place;
 use crate::store::Key;
@@ -53,6 +54,22 @@ impl JobKeys {
     pub(super) fn call(&self, call: &ToolCallId) -> Key {
         let sha256 = Sha256Digest::of(call.as_str().as_bytes());
         self.key(&format!("call/{sha256}"))
+    }
+
+    /// The record of a process.
+    pub(super) fn process(&self, process: &ProcessId) -> Key {
+        self.key(&format!("process/{process}"))
+    }
+
+    /// What the keys of a process's capture begin with.
+    pub(super) fn capture_prefix(&self, process: &ProcessId) -> String {
+        format!("{}capture/{process}/", self.prefix)
+    }
+
+    /// What a process wrote to a stream.
+    pub(super) fn capture(&self, process: &ProcessId, stream: Stream) -> Place {
+        let stream = stream.as_str();
+        Place::under(&format!("{}{stream}/", self.capture_prefix(process)))
     }
 
     fn key(&self, name: &str) -> Key {

@@ -3,7 +3,9 @@
 
 mod faults;
 mod kill;
+mod processes;
 mod random;
+mod retention;
 mod stores;
 
 use std::fmt::Write as _;
@@ -195,6 +197,7 @@ fn one_serialized_result_is_at_most_16_mib() {
 fn fill_to(outputs: &ToolOutputs<MemoryStore>, artifact_bytes: u64) {
     let usage = JobUsage {
         artifact_bytes,
+        process_count: 0,
         artifact_count: 9,
         change_count: 9,
     };

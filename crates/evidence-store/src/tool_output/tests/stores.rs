@@ -104,3 +104,57 @@ impl<S: Store> Store for FailingStore<'_, S> {
         self.inner.commit(batch).await
     }
 }
+
+/// Lets something happen once, before a call.
+pub struct InterferingStore<'a, S> {
+    inner: &'a S,
+    /// How many gets and commits come before the one.
+    gets: AtomicUsize,
+    commits: AtomicUsize,
+    interfere: Box<dyn Fn() + Send + Sync + 'a>,
+}
+
+impl<'a, S: Store> InterferingStore<'a, S> {
+    /// Before commit `index`, from 0.
+    pub fn on_commit(inner: &'a S, index: usize, interfere: impl Fn() + Send + Sync + 'a) -> Self {
+        Self {
+            inner,
+            gets: AtomicUsize::new(usize::MAX),
+            commits: AtomicUsize::new(index),
+            interfere: Box::new(interfere),
+        }
+    }
+
+    /// Before get `index`, from 0.
+    pub fn on_get(inner: &'a S, index: usize, interfere: impl Fn() + Send + Sync + 'a) -> Self {
+        Self {
+            inner,
+            gets: AtomicUsize::new(index),
+            commits: AtomicUsize::new(usize::MAX),
+            interfere: Box::new(interfere),
+        }
+    }
+
+    fn step(&self, left: &AtomicUsize) {
+        if left.fetch_sub(1, Ordering::Relaxed) == 0 {
+            // An executor does not run within another.
+            std::thread::scope(|threads| threads.spawn(&self.interfere).join().unwrap());
+        }
+    }
+}
+
+impl<S: Store> Store for InterferingStore<'_, S> {
+    async fn get(&self, keys: &[Key]) -> Result<Vec<Option<Bytes>>, StoreError> {
+        self.step(&self.gets);
+        self.inner.get(keys).await
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<Key>, StoreError> {
+        self.inner.list(prefix).await
+    }
+
+    async fn commit(&self, batch: Batch) -> Result<(), StoreError> {
+        self.step(&self.commits);
+        self.inner.commit(batch).await
+    }
+}
