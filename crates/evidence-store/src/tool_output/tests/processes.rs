@@ -259,7 +259,7 @@ fn processes_of_a_host_that_is_gone_are_interrupted_and_others_are_not() {
 
 #[test]
 fn a_failing_store_records_an_end_whole_or_not_at_all() {
-    let end = ended("process-1", &[7; 200_000], b"x");
+    let end = ended("process-1", &vec![7; 200_000], b"x");
     for fail_at in 0.. {
         let outputs = with_job(MemoryStore::new());
         begin(&outputs, "c1").unwrap();
@@ -281,7 +281,7 @@ fn a_failing_store_records_an_end_whole_or_not_at_all() {
 fn a_capture_that_is_not_what_was_written_is_an_integrity_failure() {
     let outputs = with_job(MemoryStore::new());
     begin(&outputs, "c1").unwrap();
-    let end = ended("process-1", &[7; 100_000], b"");
+    let end = ended("process-1", &vec![7; 100_000], b"");
     finish(&outputs, &end, 1).unwrap();
     let read = || {
         let (s, j) = (session("s"), job("j"));

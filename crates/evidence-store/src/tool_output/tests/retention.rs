@@ -27,7 +27,7 @@ fn complete(outputs: &ToolOutputs<impl Store>, now_ms: u64) {
 fn captures_live_24_hours_independent_of_permanent_receipts() {
     let outputs = with_job(MemoryStore::new());
     begin(&outputs, "c1").unwrap();
-    let end = ended("process-1", &[7; 100_000], b"x");
+    let end = ended("process-1", &vec![7; 100_000], b"x");
     finish(&outputs, &end, 1000).unwrap();
     assert!(sweep(&outputs, 1000 + DAY - 1).is_empty());
     let swept = sweep(&outputs, 1000 + DAY);
@@ -223,7 +223,7 @@ fn a_sweep_that_fails_or_dies_anywhere_leaves_whole_jobs() {
         let result = result_of(100_000, 1);
         record(&outputs, &result).unwrap();
         begin(&outputs, "c1").unwrap();
-        finish(&outputs, &ended("process-1", &[1; 70_000], b""), 0).unwrap();
+        finish(&outputs, &ended("process-1", &vec![1; 70_000], b""), 0).unwrap();
         complete(&outputs, 6 * DAY);
         let failing = FailingStore::new(outputs.store(), fail_at, StoreError::Exhausted);
         let failing = ToolOutputs::new(failing);
