@@ -3,10 +3,13 @@
 use std::collections::BTreeSet;
 
 use evidence_core::cursor::ReadArguments;
+use evidence_core::process::{POLL_TOOL, START_TOOL, STOP_TOOL};
 use evidence_core::tool_output::READ_TOOL;
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
+
+use crate::process::ProcessCall;
 
 /// The tools of the loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,8 +24,14 @@ pub enum ToolName {
     EditFile,
     /// Runs an allowed command.
     RunCommand,
-    /// Reads stored tool output by cursor. It exists in runs under contract B alone.
+    /// Reads stored tool output by cursor. It exists in runs under contract B alone, as do the next.
     ReadToolOutput,
+    /// Starts a process.
+    StartProcess,
+    /// Looks at a process.
+    PollProcess,
+    /// Ends a process.
+    StopProcess,
 }
 
 impl ToolName {
@@ -44,6 +53,9 @@ impl ToolName {
             Self::EditFile => "edit_file",
             Self::RunCommand => "run_command",
             Self::ReadToolOutput => READ_TOOL,
+            Self::StartProcess => START_TOOL,
+            Self::PollProcess => POLL_TOOL,
+            Self::StopProcess => STOP_TOOL,
         }
     }
 
@@ -56,6 +68,12 @@ impl ToolName {
             Self::EditFile => (&["path", "old", "new"], &[]),
             Self::RunCommand => (&["argv"], &[]),
             Self::ReadToolOutput => (&["sha256", "offset", "limit"], &["job_id"]),
+            Self::StartProcess => (&["argv"], &["cwd"]),
+            Self::PollProcess => (
+                &["process_id"],
+                &["stdout_offset", "stderr_offset", "max_output_bytes"],
+            ),
+            Self::StopProcess => (&["process_id"], &[]),
         }
     }
 }
@@ -96,6 +114,8 @@ pub enum ToolCall {
     },
     /// `akh_read_tool_output`.
     ReadToolOutput(ReadArguments),
+    /// `exec_start`, `exec_poll` or `exec_stop`.
+    Process(ProcessCall),
 }
 
 impl ToolCall {
@@ -108,6 +128,7 @@ impl ToolCall {
             Self::EditFile { .. } => ToolName::EditFile,
             Self::RunCommand { .. } => ToolName::RunCommand,
             Self::ReadToolOutput(_) => ToolName::ReadToolOutput,
+            Self::Process(call) => call.name(),
         }
     }
 
@@ -118,7 +139,7 @@ impl ToolCall {
             Self::ReadFile { path }
             | Self::WriteFile { path, .. }
             | Self::EditFile { path, .. } => Some(path),
-            Self::RunCommand { .. } | Self::ReadToolOutput(_) => None,
+            Self::RunCommand { .. } | Self::ReadToolOutput(_) | Self::Process(_) => None,
         }
     }
 
@@ -151,6 +172,18 @@ impl ToolCall {
                         number("limit", arguments.request.limit()),
                     ])
                     .collect()
+            }
+            Self::Process(call) => {
+                let arguments = match call {
+                    ProcessCall::Start(arguments) => serde_json::to_value(arguments),
+                    ProcessCall::Poll(arguments) => serde_json::to_value(arguments),
+                    ProcessCall::Stop(arguments) => serde_json::to_value(arguments),
+                };
+                // Fields of text and numbers are an object.
+                match arguments {
+                    Ok(Value::Object(arguments)) => arguments,
+                    _ => Map::new(),
+                }
             }
         }
     }
@@ -226,9 +259,9 @@ pub enum ActionError {
     /// `argv` that names nothing to run.
     #[error("argv must be a non-empty array of non-empty strings")]
     MalformedArgv,
-    /// Arguments of a read that are not of the tool's form.
+    /// Arguments of one of contract B's tools that are not of its form.
     #[error("{0}")]
-    ReadArguments(String),
+    Arguments(String),
 }
 
 impl Action {
@@ -299,7 +332,18 @@ fn parse_call(tool: ToolName, mut object: Map<String, Value>) -> Result<ToolCall
         object.remove("tool");
         return ReadArguments::parse(&Value::Object(object).to_string())
             .map(ToolCall::ReadToolOutput)
-            .map_err(|refusal| ActionError::ReadArguments(refusal.to_string()));
+            .map_err(|refusal| ActionError::Arguments(refusal.to_string()));
+    }
+    if matches!(
+        tool,
+        ToolName::StartProcess | ToolName::PollProcess | ToolName::StopProcess
+    ) {
+        object.remove("tool");
+        let arguments = Value::Object(object).to_string();
+        return ProcessCall::parse(tool.as_str(), &arguments)
+            .ok_or(ActionError::NotEnabled(tool.as_str()))?
+            .map(ToolCall::Process)
+            .map_err(|invalid| ActionError::Arguments(invalid.to_string()));
     }
     let mut text = |field: &'static str| match object.remove(field) {
         Some(Value::String(text)) => Ok(Some(text)),
@@ -324,8 +368,12 @@ fn parse_call(tool: ToolName, mut object: Map<String, Value>) -> Result<ToolCall
             old: required_text("old")?,
             new: required_text("new")?,
         },
-        // The read was returned above.
-        ToolName::RunCommand | ToolName::ReadToolOutput => ToolCall::RunCommand {
+        // The others were returned above.
+        ToolName::RunCommand
+        | ToolName::ReadToolOutput
+        | ToolName::StartProcess
+        | ToolName::PollProcess
+        | ToolName::StopProcess => ToolCall::RunCommand {
             argv: argv(object.remove("argv"))?,
         },
     })

@@ -81,6 +81,13 @@ pub trait Workspace {
         Ok(ToolResult::from_text(true, text))
     }
 
+    /// Whether a program may be started as a process: what the policy allows, and then the operator.
+    ///
+    /// # Errors
+    ///
+    /// [`ToolError::Refused`].
+    async fn authorize(&mut self, call: &ToolCall, argv: &[String]) -> Result<(), ToolError>;
+
     /// What the model is told first.
     fn instructions(&self) -> String {
         system_prompt(self.policy())
@@ -327,6 +334,7 @@ impl<F: FileTree, C: CommandRunner, O: Operator> Workspace for ToolWorkspace<F, 
             ToolCall::ReadToolOutput(_) => {
                 Err(ToolError::refused("this workspace stores no tool output"))
             }
+            ToolCall::Process(_) => Err(ToolError::refused("no programs can be started here")),
         }
     }
 
