@@ -140,29 +140,38 @@ mod tests {
 
     #[test]
     fn a_request_cannot_leave_the_root() {
-        let (_root, server) = site(&["a b"]);
-        assert!(get(&server, "GET /some/path/a%20b").starts_with("HTTP/1.1 200"));
+        let (_root, server) = site(&["a b", "b.js"]);
+        for target in ["/some/path/a%20b", "/some/path/b.js?v=1"] {
+            let answer = get(&server, &format!("GET {target}"));
+            assert!(answer.starts_with("HTTP/1.1 200"), "{target}: {answer}");
+        }
         for target in [
+            "/",
+            "/other/",
+            "/some/path",
             "/some/path/../outside",
             "/some/path/%2e%2e/outside",
             "/some/path//etc/passwd",
             "/some/path/%00",
         ] {
             let answer = get(&server, &format!("GET {target}"));
-            assert!(!answer.starts_with("HTTP/1.1 200"), "{target}: {answer}");
+            assert!(answer.starts_with("HTTP/1.1 404"), "{target}: {answer}");
         }
     }
 
     #[test]
     fn browsers_get_the_headers_that_they_insist_on() {
-        let (_root, server) = site(&["a.wasm", "a.js", "a.html", "a.css", "a.log"]);
-        for (name, media_type) in [
+        let names = [
             ("a.wasm", "application/wasm"),
             ("a.js", "text/javascript; charset=utf-8"),
+            ("a.mjs", "application/javascript"),
             ("a.html", "text/html; charset=utf-8"),
             ("a.css", "text/css; charset=utf-8"),
             ("a.log", "text/plain; charset=utf-8"),
-        ] {
+            ("unknown", "application/octet-stream"),
+        ];
+        let (_root, server) = site(&names.map(|(name, _)| name));
+        for (name, media_type) in names {
             let answer = get(&server, &format!("GET /some/path/{name}"));
             let header = format!("content-type: {media_type}\r\n");
             assert!(answer.contains(&header), "{answer}");
