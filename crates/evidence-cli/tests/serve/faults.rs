@@ -1,10 +1,10 @@
 //! Clients that behave badly and storage that fails.
 
-use evidence_core::chunk::ChunkManifest;
 use std::io::{Read as _, Write as _};
 use std::time::{Duration, Instant};
 
 use crate::server::{Server, read_response};
+use evidence_core::chunk::ChunkManifest;
 
 #[test]
 fn path_tricks_in_job_and_sha256_are_refused() {

@@ -6,10 +6,7 @@
 //! runs, of a host that is gone, is one of a process whose output was never captured.
 
 use bytes::Bytes;
-use evidence_core::chunk::ChunkManifest;
-use evidence_core::process::{
-    self, POLL_TOOL, PollArguments, ProcessFacts, ProcessStatus, Stream, StreamFacts,
-};
+use evidence_core::process::{self, ProcessFacts, ProcessStatus, Stream, StreamFacts};
 use evidence_core::{JobId, ProcessId, SessionId, Sha256Digest, ToolCallId, ToolResult};
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +16,7 @@ use super::{
     answered,
 };
 use crate::blob;
+use crate::digest::manifest_of;
 use crate::record::Record;
 use crate::store::{Batch, Expectation, Store, StoreError};
 
@@ -255,6 +253,10 @@ impl<S: Store> ToolOutputs<S> {
             stderr,
         } = ended;
         let ended_at_ms = self.stamp(now_ms).await?;
+        let captures = [
+            (Stream::Stdout, manifest_of(stdout).await, stdout),
+            (Stream::Stderr, manifest_of(stderr).await, stderr),
+        ];
         self.change_process(session, job, &facts.process_id, |record, batch, keys| {
             if record.status.is_terminal() {
                 return false;
@@ -267,9 +269,9 @@ impl<S: Store> ToolOutputs<S> {
                 stdout: facts.stdout,
                 stderr: facts.stderr,
             });
-            for (stream, bytes) in [(Stream::Stdout, stdout), (Stream::Stderr, stderr)] {
-                let place = keys.capture(&facts.process_id, stream);
-                blob::stage(batch, &place, &ChunkManifest::of(bytes), bytes);
+            for (stream, manifest, bytes) in &captures {
+                let place = keys.capture(&facts.process_id, *stream);
+                blob::stage(batch, &place, manifest, bytes);
             }
             true
         })
@@ -411,9 +413,4 @@ impl<S: Store> ToolOutputs<S> {
         let keys = JobKeys::new(session, job);
         self.record_prepared(&keys, Some(call), &prepared).await
     }
-}
-
-/// What identifies a poll.
-pub fn poll_request(arguments: &PollArguments) -> Sha256Digest {
-    process::request_digest(POLL_TOOL, arguments)
 }

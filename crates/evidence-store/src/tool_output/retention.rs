@@ -12,7 +12,7 @@ use evidence_core::retention::{
 use evidence_core::{JobId, ProcessId, SessionId};
 
 use super::keys::JobKeys;
-use super::processes::ProcessRecord;
+use super::processes::{Captured, ProcessRecord};
 use super::{JobRecord, JobUsage, ToolOutputError, ToolOutputs};
 use crate::record::Record;
 use crate::store::{Batch, Expectation, Key, Store, StoreError};
@@ -66,25 +66,64 @@ impl Swept {
     }
 }
 
+/// Whose job it is, and which.
+type Owned = (SessionId, JobId);
+
 /// What the store holds, as it was read.
-struct Survey {
-    jobs: BTreeMap<(SessionId, JobId), SurveyedJob>,
-}
+type Survey = BTreeMap<Owned, SurveyedJob>;
 
 #[derive(Default)]
 struct SurveyedJob {
     record: Option<Bytes>,
     usage: Option<Bytes>,
-    processes: Vec<(ProcessId, Bytes)>,
+    processes: Vec<SurveyedProcess>,
+}
+
+struct SurveyedProcess {
+    id: ProcessId,
+    stored: Bytes,
+    /// None when it cannot be read.
+    record: Option<ProcessRecord>,
+}
+
+/// A capture that is there.
+struct SurveyedCapture<'a> {
+    process: &'a SurveyedProcess,
+    record: &'a ProcessRecord,
+    captured: Captured,
+    ended_at_ms: u64,
+}
+
+/// One of the records that a survey reads.
+enum Part {
+    Job,
+    Usage,
+    Process(ProcessId),
+}
+
+/// What has expired.
+struct Plan<'a> {
+    jobs: Vec<(&'a Owned, &'a SurveyedJob)>,
+    captures: Vec<(&'a Owned, SurveyedCapture<'a>)>,
+}
+
+impl Plan<'_> {
+    /// What it deletes when nobody changes anything meanwhile.
+    fn to_swept(&self) -> Swept {
+        let jobs = self.jobs.iter();
+        let captures = self.captures.iter();
+        Swept {
+            jobs: jobs.map(|(owned, _)| (*owned).clone()).collect(),
+            captures: captures
+                .map(|((session, job), capture)| {
+                    (session.clone(), job.clone(), capture.process.id.clone())
+                })
+                .collect(),
+        }
+    }
 }
 
 impl SurveyedJob {
-    fn records(&self) -> impl Iterator<Item = (&ProcessId, &Bytes, Option<ProcessRecord>)> {
-        self.processes
-            .iter()
-            .map(|(id, stored)| (id, stored, Record::decode(stored).ok()))
-    }
-
     /// What retention knows of the job. Whatever cannot be read makes it unknown.
     fn owner(&self) -> OwnerState {
         let Some(record) = &self.record else {
@@ -99,28 +138,30 @@ impl SurveyedJob {
         let Some(mut since_ms) = record.terminal_at_ms else {
             return OwnerState::Unknown;
         };
-        for (_, _, record) in self.records() {
-            match record {
+        for process in &self.processes {
+            match &process.record {
                 Some(record) if record.status == ProcessStatus::Running => {
                     return OwnerState::Active;
                 }
                 Some(ProcessRecord {
                     ended_at_ms: Some(ended_at_ms),
                     ..
-                }) => since_ms = since_ms.max(ended_at_ms),
+                }) => since_ms = since_ms.max(*ended_at_ms),
                 _ => return OwnerState::Unknown,
             }
         }
         OwnerState::Inactive { since_ms }
     }
 
-    /// The captures that are there, with the stored records of their processes.
-    fn captures(&self) -> impl Iterator<Item = (&ProcessId, &Bytes, ProcessRecord, u64)> {
-        self.records().filter_map(|(id, stored, record)| {
-            let record = record?;
-            record.captured?;
-            let ended_at_ms = record.ended_at_ms?;
-            Some((id, stored, record, ended_at_ms))
+    fn captures(&self) -> impl Iterator<Item = SurveyedCapture<'_>> {
+        self.processes.iter().filter_map(|process| {
+            let record = process.record.as_ref()?;
+            Some(SurveyedCapture {
+                process,
+                record,
+                captured: record.captured?,
+                ended_at_ms: record.ended_at_ms?,
+            })
         })
     }
 }
@@ -145,41 +186,44 @@ impl<S: Store> ToolOutputs<S> {
     }
 
     async fn survey(&self) -> Result<Survey, ToolOutputError> {
-        let mut jobs: BTreeMap<(SessionId, JobId), SurveyedJob> = BTreeMap::new();
-        let mut wanted = Vec::new();
+        let mut survey = Survey::new();
+        let (mut parts, mut keys) = (Vec::new(), Vec::new());
         for key in self.store().list(JOBS).await? {
-            let parts: Vec<&str> = key.as_str().split('/').collect();
-            let [_, session, job, kind, rest @ ..] = parts.as_slice() else {
+            let names: Vec<&str> = key.as_str().split('/').collect();
+            let [_, session, job, rest @ ..] = names.as_slice() else {
                 continue;
             };
             // Nothing here writes other keys; what somebody else put there is left alone.
             let (Ok(session), Ok(job)) = (session.parse(), job.parse()) else {
                 continue;
             };
-            let owner = (session, job);
-            let of_interest = match (*kind, rest) {
-                ("job" | "usage", []) => Some(None),
-                ("process", [process]) => process.parse::<ProcessId>().ok().map(Some),
-                _ => None,
+            let owned: Owned = (session, job);
+            survey.entry(owned.clone()).or_default();
+            let part = match rest {
+                ["job"] => Part::Job,
+                ["usage"] => Part::Usage,
+                ["process", id] => match id.parse() {
+                    Ok(id) => Part::Process(id),
+                    Err(_) => continue,
+                },
+                _ => continue,
             };
-            jobs.entry(owner.clone()).or_default();
-            if let Some(process) = of_interest {
-                wanted.push((owner, process, key));
+            parts.push((owned, part));
+            keys.push(key);
+        }
+        for ((owned, part), stored) in parts.into_iter().zip(self.store().get(&keys).await?) {
+            let job = survey.entry(owned).or_default();
+            match part {
+                Part::Job => job.record = stored,
+                Part::Usage => job.usage = stored,
+                Part::Process(id) => job.processes.extend(stored.map(|stored| SurveyedProcess {
+                    record: Record::decode(&stored).ok(),
+                    id,
+                    stored,
+                })),
             }
         }
-        let keys: Vec<Key> = wanted.iter().map(|(_, _, key)| key.clone()).collect();
-        let values = self.store().get(&keys).await?;
-        for ((owner, process, key), value) in wanted.into_iter().zip(values) {
-            let surveyed = jobs.entry(owner).or_default();
-            match process {
-                Some(process) => surveyed
-                    .processes
-                    .extend(value.map(|value| (process, value))),
-                None if key.as_str().ends_with("/job") => surveyed.record = value,
-                None => surveyed.usage = value,
-            }
-        }
-        Ok(Survey { jobs })
+        Ok(survey)
     }
 
     /// What is stored of every job, and until when.
@@ -189,7 +233,7 @@ impl<S: Store> ToolOutputs<S> {
     /// [`ToolOutputError::Store`].
     pub async fn stored_jobs(&self) -> Result<Vec<StoredJob>, ToolOutputError> {
         let survey = self.survey().await?;
-        let jobs = survey.jobs.into_iter().map(|((session, job), surveyed)| {
+        let jobs = survey.into_iter().map(|((session, job), surveyed)| {
             let owner = surveyed.owner();
             let usage = surveyed.usage.as_deref().map(Record::<JobUsage>::decode);
             let captures = surveyed.captures();
@@ -203,10 +247,10 @@ impl<S: Store> ToolOutputs<S> {
                     _ => None,
                 },
                 captures: captures
-                    .map(|(id, _, record, ended_at_ms)| StoredCapture {
-                        process_id: id.clone(),
-                        bytes: record.captured.map_or(0, |both| both.byte_count()),
-                        expires_at_ms: ended_at_ms.saturating_add(CAPTURE_LIFETIME_MS),
+                    .map(|capture| StoredCapture {
+                        process_id: capture.process.id.clone(),
+                        bytes: capture.captured.byte_count(),
+                        expires_at_ms: capture.ended_at_ms.saturating_add(CAPTURE_LIFETIME_MS),
                     })
                     .collect(),
                 session,
@@ -229,7 +273,7 @@ impl<S: Store> ToolOutputs<S> {
     ) -> Result<Swept, ToolOutputError> {
         let clock = self.clock().await?.map(|(_, clock)| clock);
         let clock = RetentionClock::advance(clock, wall_ms, elapsed_ms);
-        Ok(plan(&self.survey().await?, clock.now_ms()))
+        Ok(plan(&self.survey().await?, clock.now_ms()).to_swept())
     }
 
     /// Deletes what has expired when the host's clock shows `wall_ms` (milliseconds since 1970).
@@ -263,47 +307,38 @@ impl<S: Store> ToolOutputs<S> {
             outcome => outcome?,
         }
         let survey = self.survey().await?;
-        let planned = plan(&survey, clock.now_ms());
+        let plan = plan(&survey, clock.now_ms());
         let mut swept = Swept::default();
-        for (session, job, process) in planned.captures {
-            let surveyed = survey.jobs.get(&(session.clone(), job.clone()));
-            let process_record = surveyed.and_then(|surveyed| {
-                let mut captures = surveyed.captures();
-                captures.find(|(id, ..)| **id == process)
-            });
-            let Some((_, stored, record, _)) = process_record else {
-                continue;
-            };
-            let keys = JobKeys::new(&session, &job);
+        for ((session, job), capture) in plan.captures {
+            let keys = JobKeys::new(session, job);
+            let process = capture.process;
             let record = ProcessRecord {
                 captured: None,
-                ..record
+                ..capture.record.clone()
             };
-            let key = keys.process(&process);
+            let key = keys.process(&process.id);
             let batch = Batch {
-                expect: vec![(key.clone(), Expectation::Value(stored.clone()))],
+                expect: vec![(key.clone(), Expectation::Value(process.stored.clone()))],
                 put: vec![(key, Record(record).encode()?)],
-                delete: self.store().list(&keys.capture_prefix(&process)).await?,
+                delete: self.store().list(&keys.capture_prefix(&process.id)).await?,
             };
             match self.store().commit(batch).await {
                 Err(StoreError::Conflict) => {}
                 outcome => {
                     outcome?;
-                    swept.captures.push((session, job, process));
+                    let id = process.id.clone();
+                    swept.captures.push((session.clone(), job.clone(), id));
                 }
             }
         }
-        for (session, job) in planned.jobs {
-            let Some(surveyed) = survey.jobs.get(&(session.clone(), job.clone())) else {
-                continue;
-            };
-            let keys = JobKeys::new(&session, &job);
+        for ((session, job), surveyed) in plan.jobs {
+            let keys = JobKeys::new(session, job);
             let (record, usage) = (surveyed.record.clone(), surveyed.usage.clone());
             match self.delete_as_read(&keys, record, usage).await {
                 Err(StoreError::Conflict) => {}
                 outcome => {
                     outcome?;
-                    swept.jobs.push((session, job));
+                    swept.jobs.push((session.clone(), job.clone()));
                 }
             }
         }
@@ -321,9 +356,9 @@ impl<S: Store> ToolOutputs<S> {
         generation: &str,
         now_ms: u64,
     ) -> Result<(), ToolOutputError> {
-        for ((session, job), surveyed) in self.survey().await?.jobs {
-            for (id, _, record) in surveyed.records() {
-                let is_orphan = record.is_some_and(|record| {
+        for ((session, job), surveyed) in self.survey().await? {
+            for SurveyedProcess { id, record, .. } in &surveyed.processes {
+                let is_orphan = record.as_ref().is_some_and(|record| {
                     record.status == ProcessStatus::Running && record.generation != generation
                 });
                 if is_orphan {
@@ -340,19 +375,19 @@ impl<S: Store> ToolOutputs<S> {
 }
 
 /// What has expired at `now_ms`. A capture of a job that goes, goes with it.
-fn plan(survey: &Survey, now_ms: u64) -> Swept {
-    let owners = survey.jobs.iter();
-    let jobs = expired_jobs(now_ms, owners.map(|(id, job)| (id.clone(), job.owner())));
-    let mut captures = Vec::new();
-    for ((session, job), surveyed) in &survey.jobs {
-        if jobs.contains(&(session.clone(), job.clone())) {
-            continue;
-        }
-        for (process, _, _, ended_at_ms) in surveyed.captures() {
-            if is_capture_expired(now_ms, ended_at_ms) {
-                captures.push((session.clone(), job.clone(), process.clone()));
-            }
-        }
+fn plan(survey: &Survey, now_ms: u64) -> Plan<'_> {
+    let owners = survey.iter().map(|(owned, job)| (owned, job.owner()));
+    let expired = expired_jobs(now_ms, owners);
+    let captures = survey
+        .iter()
+        .filter(|(owned, _)| !expired.contains(owned))
+        .flat_map(|(owned, job)| job.captures().map(move |capture| (owned, capture)))
+        .filter(|(_, capture)| is_capture_expired(now_ms, capture.ended_at_ms));
+    Plan {
+        captures: captures.collect(),
+        jobs: expired
+            .into_iter()
+            .filter_map(|owned| survey.get_key_value(owned))
+            .collect(),
     }
-    Swept { jobs, captures }
 }

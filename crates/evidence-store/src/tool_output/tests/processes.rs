@@ -1,14 +1,13 @@
 //! What is recorded of processes and kept of their output.
 
 use evidence_core::process::{
-    MAX_CAPTURE_BYTES, PollArguments, ProcessFacts, ProcessStatus, Stream, StreamFacts,
+    MAX_CAPTURE_BYTES, POLL_TOOL, PollArguments, ProcessFacts, ProcessStatus, Stream, StreamFacts,
+    request_digest,
 };
 
 use super::stores::FailingStore;
 use super::*;
-use crate::tool_output::processes::{
-    Begun, EndedProcess, Observation, ProcessRecord, poll_request,
-};
+use crate::tool_output::processes::{Begun, EndedProcess, Observation, ProcessRecord};
 
 pub fn request(text: &str) -> Sha256Digest {
     Sha256Digest::of(text.as_bytes())
@@ -55,7 +54,12 @@ fn observe(
 ) -> Result<String, ToolOutputError> {
     let arguments = PollArguments::parse(arguments).unwrap();
     let observation = Observation::Cursor(answer.to_owned());
-    let (s, j, id, request) = (session("s"), job("j"), call(id), poll_request(&arguments));
+    let (s, j, id, request) = (
+        session("s"),
+        job("j"),
+        call(id),
+        request_digest(POLL_TOOL, &arguments),
+    );
     let recorded = outputs.record_observation(&s, &j, &id, request, observation);
     Ok(block_on(recorded)?.result)
 }
