@@ -19,12 +19,9 @@ use evidence_core::process::{
     START_TOOL, STOP_TOOL, StartArguments, StopArguments, Stream, plain_poll, request_digest,
     unavailable,
 };
-use evidence_core::{JobId, ProcessId, SessionId, ToolCallId, ToolResult};
-use evidence_store::tool_output::Outcome;
-use evidence_store::tool_output::processes::{
-    Begun, EndedProcess, Observation, ProcessRecord, poll_request,
-};
-use evidence_store::{MaybeSend, MaybeSync, Store, ToolOutputError, ToolOutputs};
+use evidence_core::{Generation, JobId, ProcessId, SessionId, ToolCallId, ToolResult};
+use evidence_store::tool_output::processes::{Begun, EndedProcess, Observation};
+use evidence_store::{MaybeSend, MaybeSync, Outcome, Store, ToolOutputError, ToolOutputs};
 
 #[cfg(unix)]
 pub use self::child::ChildProcesses;
@@ -120,7 +117,7 @@ pub trait ProcessTools: MaybeSend + MaybeSync {
     fn tools(&self) -> &'static [ToolName];
 
     /// Carries out a call of a job that `session` owns. A second delivery under the same id is
-    /// answered as the first was.
+    /// answered as the first was; a call without an id is delivered once.
     ///
     /// # Errors
     ///
@@ -129,12 +126,9 @@ pub trait ProcessTools: MaybeSend + MaybeSync {
         &self,
         session: &SessionId,
         job: &JobId,
-        id: &ToolCallId,
+        id: Option<&ToolCallId>,
         call: &ProcessCall,
     ) -> impl Future<Output = Result<Outcome, ProcessError>> + MaybeSend;
-
-    /// An id for a call that came without one.
-    fn new_call_id(&self) -> Option<ToolCallId>;
 }
 
 /// There are no processes.
@@ -150,14 +144,10 @@ impl ProcessTools for NoProcesses {
         &self,
         _session: &SessionId,
         _job: &JobId,
-        _id: &ToolCallId,
+        _id: Option<&ToolCallId>,
         _call: &ProcessCall,
     ) -> Result<Outcome, ProcessError> {
         Err(ProcessError::NoProcesses)
-    }
-
-    fn new_call_id(&self) -> Option<ToolCallId> {
-        None
     }
 }
 
@@ -184,7 +174,7 @@ impl<P: ProcessTools> ProcessTools for AllowList<P> {
         &self,
         session: &SessionId,
         job: &JobId,
-        id: &ToolCallId,
+        id: Option<&ToolCallId>,
         call: &ProcessCall,
     ) -> Result<Outcome, ProcessError> {
         if let ProcessCall::Start(start) = call
@@ -193,10 +183,6 @@ impl<P: ProcessTools> ProcessTools for AllowList<P> {
             return Err(ProcessError::NotAllowed);
         }
         self.processes.call(session, job, id, call).await
-    }
-
-    fn new_call_id(&self) -> Option<ToolCallId> {
-        self.processes.new_call_id()
     }
 }
 
@@ -224,15 +210,15 @@ impl<S, L> Clone for ProcessHost<S, L> {
 struct Inner<S, L> {
     outputs: ToolOutputs<S>,
     launcher: L,
-    generation: String,
+    generation: Generation,
     now_ms: fn() -> u64,
     calls: AtomicU64,
     live: Mutex<BTreeMap<Owned, LiveProcess>>,
 }
 
 impl<S: Store + 'static, L: Launcher> ProcessHost<S, L> {
-    /// A host over `outputs`. `generation` tells it from every host before it and is fit for an id;
-    /// `now_ms` is the host's clock, in milliseconds since 1970.
+    /// A host over `outputs`. `generation` tells it from every host before it; `now_ms` is the host's
+    /// clock, in milliseconds since 1970.
     ///
     /// # Errors
     ///
@@ -241,7 +227,7 @@ impl<S: Store + 'static, L: Launcher> ProcessHost<S, L> {
     pub async fn open(
         outputs: ToolOutputs<S>,
         launcher: L,
-        generation: String,
+        generation: Generation,
         now_ms: fn() -> u64,
     ) -> Result<Self, ToolOutputError> {
         outputs
@@ -337,7 +323,7 @@ impl<S: Store + 'static, L: Launcher> ProcessHost<S, L> {
         arguments: &PollArguments,
     ) -> Result<Outcome, ProcessError> {
         let outputs = &self.inner.outputs;
-        let request = poll_request(arguments);
+        let request = request_digest(POLL_TOOL, arguments);
         if let Some(earlier) = outputs.answered_call(session, job, id, request).await? {
             return Ok(earlier);
         }
@@ -394,19 +380,18 @@ impl<S: Store + 'static, L: Launcher> ProcessTools for ProcessHost<S, L> {
         &self,
         session: &SessionId,
         job: &JobId,
-        id: &ToolCallId,
+        id: Option<&ToolCallId>,
         call: &ProcessCall,
     ) -> Result<Outcome, ProcessError> {
+        let id = match id {
+            Some(id) => id.clone(),
+            None => self.inner.new_call_id(),
+        };
         match call {
-            ProcessCall::Start(arguments) => self.start(session, job, id, arguments).await,
-            ProcessCall::Poll(arguments) => self.poll(session, job, id, arguments).await,
-            ProcessCall::Stop(arguments) => self.stop(session, job, id, arguments).await,
+            ProcessCall::Start(arguments) => self.start(session, job, &id, arguments).await,
+            ProcessCall::Poll(arguments) => self.poll(session, job, &id, arguments).await,
+            ProcessCall::Stop(arguments) => self.stop(session, job, &id, arguments).await,
         }
-    }
-
-    fn new_call_id(&self) -> Option<ToolCallId> {
-        let number = self.inner.calls.fetch_add(1, Ordering::Relaxed);
-        format!("{}-{number}", self.inner.generation).parse().ok()
     }
 }
 
@@ -428,6 +413,11 @@ impl<S: Store + 'static, L: Launcher> Inner<S, L> {
     fn live(&self) -> MutexGuard<'_, BTreeMap<Owned, LiveProcess>> {
         // A panic cannot leave the map half changed.
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn new_call_id(&self) -> ToolCallId {
+        let number = self.calls.fetch_add(1, Ordering::Relaxed);
+        self.generation.call_id(number)
     }
 
     /// Stores the end of a process that has ended, and lets it go. Whoever comes first does it; the
@@ -455,7 +445,7 @@ impl<S: Store + 'static, L: Launcher> Inner<S, L> {
             // Where its job is gone, nobody may ask for it.
             Ok(_) | Err(ToolOutputError::Unavailable) => {
                 self.live().remove(owned);
-                finished.map(drop)
+                Ok(())
             }
             Err(error) => Err(error),
         }
@@ -466,23 +456,19 @@ impl<S: Store + 'static, L: Launcher> Inner<S, L> {
         let (session, job, process_id) = owned;
         let live = self.live().get(owned).cloned();
         if let Some(process) = live {
-            if process.has_ended() {
-                self.finish(owned).await?;
-            } else {
-                // The job may be gone, or be another one of the same name.
+            let (facts, stdout, stderr) = process.snapshot(process_id);
+            if facts.status == ProcessStatus::Running {
+                // The job may be gone meanwhile.
                 self.outputs.process(session, job, process_id).await?;
-                let (facts, stdout, stderr) = process.snapshot(process_id);
-                if facts.status == ProcessStatus::Running {
-                    return Ok(Seen::Live {
-                        facts,
-                        stdout,
-                        stderr,
-                    });
-                }
-                self.finish(owned).await?;
+                return Ok(Seen::Live {
+                    facts,
+                    stdout,
+                    stderr,
+                });
             }
+            self.finish(owned).await?;
         }
-        let mut record: ProcessRecord = self.outputs.process(session, job, process_id).await?;
+        let mut record = self.outputs.process(session, job, process_id).await?;
         if record.status == ProcessStatus::Running {
             // Nobody here runs it.
             record = self
@@ -513,8 +499,16 @@ impl<S: Store + 'static, L: Launcher> Inner<S, L> {
         };
         let bytes = |stream, range| self.bytes(owned, &seen, stream, range);
         if let Some(cursors) = &arguments.cursors {
-            let stdout = bytes(Stream::Stdout, cursors.range(Stream::Stdout, &facts.stdout)?).await?;
-            let stderr = bytes(Stream::Stderr, cursors.range(Stream::Stderr, &facts.stderr)?).await?;
+            let stdout = bytes(
+                Stream::Stdout,
+                cursors.range(Stream::Stdout, &facts.stdout)?,
+            )
+            .await?;
+            let stderr = bytes(
+                Stream::Stderr,
+                cursors.range(Stream::Stderr, &facts.stderr)?,
+            )
+            .await?;
             let answer = CursorPoll::new(facts, cursors, &stdout, &stderr)?.to_json();
             return Ok(Observation::Cursor(answer));
         }
@@ -527,11 +521,7 @@ impl<S: Store + 'static, L: Launcher> Inner<S, L> {
             bytes(Stream::Stderr, stderr.head).await?,
             bytes(Stream::Stderr, stderr.tail).await?,
         ];
-        let result = plain_poll(
-            facts,
-            [&stdout[0], &stdout[1]],
-            [&stderr[0], &stderr[1]],
-        );
+        let result = plain_poll(facts, [&stdout[0], &stdout[1]], [&stderr[0], &stderr[1]]);
         Ok(Observation::Plain(result))
     }
 
@@ -546,7 +536,9 @@ impl<S: Store + 'static, L: Launcher> Inner<S, L> {
             (Seen::Live { stdout, .. }, Stream::Stdout) => stdout,
             (Seen::Live { stderr, .. }, Stream::Stderr) => stderr,
             (Seen::Stored(facts), stream) => {
-                let read = self.outputs.read_capture(session, job, facts, stream, range);
+                let read = self
+                    .outputs
+                    .read_capture(session, job, facts, stream, range);
                 return Ok(read.await?.to_vec());
             }
             (Seen::Unavailable(_), _) => return Err(ToolOutputError::Unavailable),

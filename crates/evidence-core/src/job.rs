@@ -1,6 +1,7 @@
 //! Whose tool output it is: sessions, jobs, tool calls and processes (contract B).
 
 use alloc::borrow::ToOwned as _;
+use alloc::format;
 use alloc::string::String;
 use core::fmt;
 use core::str::FromStr;
@@ -92,6 +93,19 @@ id! {
 id! {
     /// A process of a job. It is given by the host that starts it.
     ProcessId, "a process id", is_name, NAME_FORM
+}
+
+id! {
+    /// One life of a host of processes, from its start to its end. Only the generation that started a
+    /// process can know what it does.
+    Generation, "a generation", is_name, NAME_FORM
+}
+
+impl Generation {
+    /// An id for the call of this number, of those that reach the host without one.
+    pub fn call_id(&self, number: u64) -> ToolCallId {
+        ToolCallId(format!("{self}-{number}"))
+    }
 }
 
 /// Where a job stands.

@@ -103,42 +103,39 @@ async fn pump(mut pipe: impl AsyncRead + Unpin, stream: Stream, process: LivePro
     }
 }
 
-/// Waits until the process has exited and its streams are at their ends, or ends it when that is
+/// Waits until the streams are at their ends and the process has exited, or ends it when that is
 /// wished.
+///
+/// It is waited for last: until then its id is its own, so that no signal can reach a stranger.
 async fn run(
     mut child: Child,
     group: Option<Pid>,
     mut pipes: JoinSet<()>,
     process: &LiveProcess,
 ) -> Exit {
-    let finished = async {
-        let status = child.wait().await;
-        while pipes.join_next().await.is_some() {}
-        status
-    };
-    let status = tokio::select! {
-        status = finished => Some(status),
-        () = process.stop_requested() => None,
-    };
-    if let Some(status) = status {
-        return exit(status);
+    tokio::select! {
+        status = finished(&mut child, &mut pipes) => return exit(status),
+        () = process.stop_requested() => {}
     }
     signal(group, Signal::TERM);
-    let finished = async {
-        let status = child.wait().await;
-        while pipes.join_next().await.is_some() {}
-        status
-    };
-    if let Ok(status) = timeout(TERMINATION_GRACE, finished).await {
+    let terminated = timeout(TERMINATION_GRACE, finished(&mut child, &mut pipes));
+    if let Ok(status) = terminated.await {
         return exit(status);
     }
     signal(group, Signal::KILL);
-    let status = child.wait().await;
-    // What has left the group can hold the pipes and cannot be ended from here: they are let go.
-    let drained = async { while pipes.join_next().await.is_some() {} };
-    let _ = timeout(TERMINATION_GRACE, drained).await;
+    // What has left the group can hold the streams and cannot be ended from here: they are let go.
+    let _ = timeout(TERMINATION_GRACE, drained(&mut pipes)).await;
     pipes.shutdown().await;
-    exit(status)
+    exit(child.wait().await)
+}
+
+async fn finished(child: &mut Child, pipes: &mut JoinSet<()>) -> io::Result<ExitStatus> {
+    drained(pipes).await;
+    child.wait().await
+}
+
+async fn drained(pipes: &mut JoinSet<()>) {
+    while pipes.join_next().await.is_some() {}
 }
 
 fn signal(group: Option<Pid>, signal: Signal) {

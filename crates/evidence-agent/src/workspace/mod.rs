@@ -81,12 +81,14 @@ pub trait Workspace {
         Ok(ToolResult::from_text(true, text))
     }
 
-    /// Whether a program may be started as a process: what the policy allows, and then the operator.
+    /// Whether `call` may start the program `argv`: what the policy allows, and then the operator.
     ///
     /// # Errors
     ///
-    /// [`ToolError::Refused`].
-    async fn authorize(&mut self, call: &ToolCall, argv: &[String]) -> Result<(), ToolError>;
+    /// [`ToolError::Refused`]; a workspace that knows no programs always does.
+    async fn authorize(&mut self, _call: &ToolCall, _argv: &[String]) -> Result<(), ToolError> {
+        Err(ToolError::refused("command is not allowed"))
+    }
 
     /// What the model is told first.
     fn instructions(&self) -> String {
@@ -282,15 +284,7 @@ impl<F: FileTree, C: CommandRunner, O: Operator> ToolWorkspace<F, C, O> {
         call: &ToolCall,
         argv: &[String],
     ) -> Result<CommandOutput, ToolError> {
-        if !self
-            .policy
-            .allowed_commands
-            .iter()
-            .any(|allowed| allowed == argv)
-        {
-            return Err(ToolError::refused("command is not allowed"));
-        }
-        self.approve(call).await?;
+        self.authorize(call, argv).await?;
         let before = self.tree.snapshot();
         let output = self.commands.run(argv).await.map_err(ToolError::Refused)?;
         let after = self.tree.snapshot();
@@ -315,6 +309,14 @@ impl<F: FileTree, C: CommandRunner, O: Operator> Workspace for ToolWorkspace<F, 
 
     fn modified_files(&self) -> Vec<String> {
         self.changed_by_commands.clone()
+    }
+
+    async fn authorize(&mut self, call: &ToolCall, argv: &[String]) -> Result<(), ToolError> {
+        let mut allowed = self.policy.allowed_commands.iter();
+        if !allowed.any(|allowed| allowed == argv) {
+            return Err(ToolError::refused("command is not allowed"));
+        }
+        self.approve(call).await
     }
 
     async fn execute(&mut self, call: &ToolCall) -> Result<String, ToolError> {
