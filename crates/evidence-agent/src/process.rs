@@ -4,7 +4,7 @@
 //! each poll showed and how each process ended. What really runs is put in by a [`Launcher`]: child
 //! processes natively ([`ChildProcesses`]), whatever a page supplies in a browser.
 
-#[cfg(unix)]
+#[cfg(not(target_arch = "wasm32"))]
 mod child;
 mod live;
 
@@ -23,7 +23,7 @@ use evidence_core::{Generation, JobId, ProcessId, SessionId, ToolCallId, ToolRes
 use evidence_store::tool_output::processes::{Begun, EndedProcess, Observation};
 use evidence_store::{MaybeSend, MaybeSync, Outcome, Store, ToolOutputError, ToolOutputs};
 
-#[cfg(unix)]
+#[cfg(not(target_arch = "wasm32"))]
 pub use self::child::ChildProcesses;
 pub use self::live::{Exit, LiveProcess};
 use crate::action::ToolName;

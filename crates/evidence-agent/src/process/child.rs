@@ -1,13 +1,11 @@
-//! Real child processes (Unix).
+//! Real child processes.
 
 use std::io;
-use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use evidence_core::process::{StartArguments, Stream};
-use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{Child, Command};
 use tokio::task::JoinSet;
@@ -18,11 +16,13 @@ use super::{Exit, Launcher, LiveProcess, Task};
 /// How long a process may take to end after it was asked to, before it is killed.
 const TERMINATION_GRACE: Duration = Duration::from_secs(2);
 
-/// Starts child processes in a directory, without standard input, each in a process group of its
-/// own. They are driven by the tokio runtime that starts them.
+/// Starts child processes in a directory, without standard input. They are driven by the tokio
+/// runtime that starts them.
 ///
 /// A process has ended when it has exited and nobody holds its streams any more: what it left behind
-/// may still write, and belongs to its output. Stopping it ends the whole group.
+/// may still write, and belongs to its output. On Unix each has a process group of its own, and
+/// stopping it terminates the whole group and kills it two seconds later; elsewhere the process alone
+/// is killed.
 #[derive(Debug, Clone)]
 pub struct ChildProcesses {
     root: PathBuf,
@@ -61,17 +61,19 @@ impl Launcher for ChildProcesses {
         let Some((program, rest)) = arguments.argv.split_first() else {
             return Err("the command is empty".to_owned());
         };
-        let mut child = Command::new(program)
+        let mut command = Command::new(program);
+        command
             .args(rest)
             .current_dir(self.directory(arguments.cwd.as_deref())?)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            .process_group(0)
-            .kill_on_drop(true)
+            .kill_on_drop(true);
+        #[cfg(unix)]
+        command.process_group(0);
+        let mut child = command
             .spawn()
             .map_err(|error| format!("the command did not start: {}", error.kind()))?;
-        let group = group_of(&child);
         let mut pipes = JoinSet::new();
         if let Some(stdout) = child.stdout.take() {
             pipes.spawn(pump(stdout, Stream::Stdout, process.clone()));
@@ -80,17 +82,12 @@ impl Launcher for ChildProcesses {
             pipes.spawn(pump(stderr, Stream::Stderr, process.clone()));
         }
         tokio::spawn(async move {
-            let exit = run(child, group, pipes, &process).await;
+            let exit = run(child, pipes, &process).await;
             process.end(exit);
             ended.await;
         });
         Ok(())
     }
-}
-
-/// The group that a child leads: it has the child's id.
-fn group_of(child: &Child) -> Option<Pid> {
-    Pid::from_raw(i32::try_from(child.id()?).ok()?)
 }
 
 async fn pump(mut pipe: impl AsyncRead + Unpin, stream: Stream, process: LiveProcess) {
@@ -107,22 +104,17 @@ async fn pump(mut pipe: impl AsyncRead + Unpin, stream: Stream, process: LivePro
 /// wished.
 ///
 /// It is waited for last: until then its id is its own, so that no signal can reach a stranger.
-async fn run(
-    mut child: Child,
-    group: Option<Pid>,
-    mut pipes: JoinSet<()>,
-    process: &LiveProcess,
-) -> Exit {
+async fn run(mut child: Child, mut pipes: JoinSet<()>, process: &LiveProcess) -> Exit {
     tokio::select! {
         status = finished(&mut child, &mut pipes) => return exit(status),
         () = process.stop_requested() => {}
     }
-    signal(group, Signal::TERM);
+    signal(&mut child, Signal::Terminate);
     let terminated = timeout(TERMINATION_GRACE, finished(&mut child, &mut pipes));
     if let Ok(status) = terminated.await {
         return exit(status);
     }
-    signal(group, Signal::KILL);
+    signal(&mut child, Signal::Kill);
     // What has left the group can hold the streams and cannot be ended from here: they are let go.
     let _ = timeout(TERMINATION_GRACE, drained(&mut pipes)).await;
     pipes.shutdown().await;
@@ -138,20 +130,43 @@ async fn drained(pipes: &mut JoinSet<()>) {
     while pipes.join_next().await.is_some() {}
 }
 
-fn signal(group: Option<Pid>, signal: Signal) {
-    if let Some(group) = group {
-        // A group that is gone cannot be signalled, which is as good.
-        let _ = kill_process_group(group, signal);
+/// How a process is ended.
+#[derive(Debug, Clone, Copy)]
+enum Signal {
+    Terminate,
+    Kill,
+}
+
+/// Signals the group of a child that has not been waited for. A group that is gone cannot be
+/// signalled, which is as good.
+#[cfg(unix)]
+fn signal(child: &mut Child, signal: Signal) {
+    use rustix::process::{Pid, Signal as Number, kill_process_group};
+    let id = child.id().and_then(|id| i32::try_from(id).ok());
+    // The group has the id of the child that leads it.
+    if let Some(group) = id.and_then(Pid::from_raw) {
+        let number = match signal {
+            Signal::Terminate => Number::TERM,
+            Signal::Kill => Number::KILL,
+        };
+        let _ = kill_process_group(group, number);
     }
 }
 
+/// Kills a child that has not been waited for.
+#[cfg(not(unix))]
+fn signal(child: &mut Child, _signal: Signal) {
+    let _ = child.start_kill();
+}
+
 fn exit(status: io::Result<ExitStatus>) -> Exit {
-    match status {
-        Ok(status) => match (status.code(), status.signal()) {
-            (Some(code), _) => Exit::Code(code),
-            (None, signal) => Exit::Signal(signal.unwrap_or_default()),
-        },
-        // It cannot be waited for: somebody else has, and took the code.
-        Err(_) => Exit::Code(-1),
+    // One that cannot be waited for was waited for by somebody else, who took the code.
+    let Ok(status) = status else {
+        return Exit::Code(-1);
+    };
+    #[cfg(unix)]
+    if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
+        return Exit::Signal(signal);
     }
+    Exit::Code(status.code().unwrap_or(-1))
 }
