@@ -106,19 +106,19 @@ async fn pump(mut pipe: impl AsyncRead + Unpin, stream: Stream, process: LivePro
 /// It is waited for last: until then its id is its own, so that no signal can reach a stranger.
 async fn run(mut child: Child, mut pipes: JoinSet<()>, process: &LiveProcess) -> Exit {
     tokio::select! {
-        status = finished(&mut child, &mut pipes) => return exit(status),
+        status = finished(&mut child, &mut pipes) => return exit(&status),
         () = process.stop_requested() => {}
     }
     signal(&mut child, Signal::Terminate);
     let terminated = timeout(TERMINATION_GRACE, finished(&mut child, &mut pipes));
     if let Ok(status) = terminated.await {
-        return exit(status);
+        return exit(&status);
     }
     signal(&mut child, Signal::Kill);
     // What has left the group can hold the streams and cannot be ended from here: they are let go.
     let _ = timeout(TERMINATION_GRACE, drained(&mut pipes)).await;
     pipes.shutdown().await;
-    exit(child.wait().await)
+    exit(&child.wait().await)
 }
 
 async fn finished(child: &mut Child, pipes: &mut JoinSet<()>) -> io::Result<ExitStatus> {
@@ -159,13 +159,13 @@ fn signal(child: &mut Child, _signal: Signal) {
     let _ = child.start_kill();
 }
 
-fn exit(status: io::Result<ExitStatus>) -> Exit {
+fn exit(status: &io::Result<ExitStatus>) -> Exit {
     // One that cannot be waited for was waited for by somebody else, who took the code.
     let Ok(status) = status else {
         return Exit::Code(-1);
     };
     #[cfg(unix)]
-    if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
+    if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(status) {
         return Exit::Signal(signal);
     }
     Exit::Code(status.code().unwrap_or(-1))

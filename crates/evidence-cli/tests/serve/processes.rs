@@ -121,7 +121,7 @@ fn clipped_output_is_bounded_and_its_bytes_are_read_by_both_cursors() {
     let ended = server.until(&process, has_ended_or_reference);
     let path = ended["data"]["path"].as_str().unwrap();
     let whole: Value = serde_json::from_str(&server.read_all(path, 8192)).unwrap();
-    let all: String = (1..=100_000).map(|n| format!("{n}\n")).collect();
+    let all = counted();
     let text = whole["text"].as_str().unwrap();
     assert!(text.contains(&all[..12 * 1024]) && text.contains(&all[all.len() - 12 * 1024..]));
     let (mut bytes, mut number) = (String::new(), 0);
@@ -136,6 +136,12 @@ fn clipped_output_is_bounded_and_its_bytes_are_read_by_both_cursors() {
         }
     }
     assert_eq!(bytes, all);
+}
+
+/// What `COUNTS` writes to standard output.
+fn counted() -> String {
+    let lines: Vec<String> = (1..=100_000).map(|number| number.to_string()).collect();
+    lines.join("\n") + "\n"
 }
 
 /// A bounded poll names the process in its handles.

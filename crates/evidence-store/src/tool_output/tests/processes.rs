@@ -99,7 +99,7 @@ fn a_process_is_recorded_before_it_starts_and_its_call_begins_it_once() {
         &job("j"),
         &call("c1"),
         request("other"),
-        "host-1",
+        &generation("host-1"),
     ));
     assert_eq!(other, Err(ToolOutputError::CallReused));
     let record = block_on(outputs.process(&session("s"), &job("j"), &process_id)).unwrap();
@@ -119,7 +119,8 @@ fn ownership_is_checked_on_every_call() {
     for (session_id, job_id) in [("other", "j"), ("s", "k")] {
         let (session, job, id) = (session(session_id), job(job_id), process("process-1"));
         let (c1, c9) = (call("c1"), call("c9"));
-        let begun = outputs.begin_process(&session, &job, &c9, request("x"), &generation("host-1"));
+        let host = generation("host-1");
+        let begun = outputs.begin_process(&session, &job, &c9, request("x"), &host);
         assert_eq!(block_on(begun), Err(ToolOutputError::Unavailable));
         let unavailable = Some(ToolOutputError::Unavailable);
         assert_eq!(
@@ -256,7 +257,7 @@ fn processes_of_a_host_that_is_gone_are_interrupted_and_others_are_not() {
     let (s, j) = (session("s"), job("j"));
     block_on(outputs.begin_process(&s, &j, &call("c3"), request("x"), &generation("host-2")))
         .unwrap();
-    block_on(outputs.interrupt_processes_of_others("host-2", 5)).unwrap();
+    block_on(outputs.interrupt_processes_of_others(&generation("host-2"), 5)).unwrap();
     let status = |id| {
         block_on(outputs.process(&s, &j, &process(id)))
             .unwrap()

@@ -1,6 +1,8 @@
 //! Contract B, processes: real children over the memory and the directory store.
 #![cfg(unix)]
 
+mod kill;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -149,6 +151,12 @@ fn base64(slice: &Value) -> Vec<u8> {
         .unwrap()
 }
 
+/// What `seq 1 last` writes.
+fn counted(last: usize) -> String {
+    let lines: Vec<String> = (1..=last).map(|number| number.to_string()).collect();
+    lines.join("\n") + "\n"
+}
+
 fn is_unavailable(answer: &Result<Value, ProcessError>) -> bool {
     matches!(
         answer,
@@ -178,7 +186,7 @@ async fn exec_poll_keeps_its_24_kib_per_stream_head_tail_clipping_for_plain_poll
     let text = answer["text"].as_str().unwrap();
     let observed = &answer["receipt"]["observed"];
     assert_eq!(observed["stdout"][0], json!([0, 12 * 1024]));
-    let all: String = (1..=100_000).map(|n| format!("{n}\n")).collect();
+    let all = counted(100_000);
     assert_eq!(
         observed["stdout"][1],
         json!([all.len() - 12 * 1024, all.len()])
@@ -356,7 +364,7 @@ async fn cursor_reads_survive_a_restart() {
     host.ended(&process).await;
     drop(host);
     let host = open("host-2").await;
-    let all: String = (1..=50_000).map(|n| format!("{n}\n")).collect();
+    let all = counted(50_000);
     assert_eq!(host.read_all(&process, "stdout").await, all.as_bytes());
     let answer = host.poll(&process).await;
     assert_eq!(answer["data"]["status"], "exited");
