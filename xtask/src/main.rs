@@ -6,6 +6,7 @@
 mod bench;
 mod conformance;
 mod description;
+mod dist;
 mod page;
 mod process;
 mod project;

@@ -10,6 +10,7 @@
 //! tool-output/<session>/<job>/process/<process>         the ProcessRecord
 //! tool-output/<session>/<job>/capture/<process>/<…>     what it wrote, as blobs
 //! retention/clock                                       the RetentionClock
+//! session                                               whose store it is, where it is one person's
 //! ```
 //!
 //! Everything that belongs to a job stands under its session. That is how ownership is checked: with
@@ -46,6 +47,9 @@ use crate::store::{Batch, Expectation, Key, Store, StoreError};
 /// How often a change is tried again when others changed the same job in between. In each round one
 /// of the contenders gets through, so that this many of them can meet before one gives up.
 const MAX_ATTEMPTS: usize = 1000;
+
+/// Where [`ToolOutputs::own_session`] stands.
+const OWN_SESSION: &str = "session";
 
 /// What is recorded of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -237,6 +241,34 @@ impl<S: Store> ToolOutputs<S> {
         values.try_into().map_err(|_| StoreError::Damaged {
             reason: "the store answered another number of values than it was asked for".to_owned(),
         })
+    }
+
+    /// The session of a store that is one person's own, such as a browser's: all tabs and workers have
+    /// the same. `fresh` becomes it where there is none yet.
+    ///
+    /// # Errors
+    ///
+    /// [`ToolOutputError::Store`] and [`ToolOutputError::Integrity`].
+    pub async fn own_session(&self, fresh: SessionId) -> Result<SessionId, ToolOutputError> {
+        let key = Key::new(OWN_SESSION);
+        let [stored] = self.get([key.clone()]).await?;
+        if let Some(stored) = stored {
+            return Ok(Record::decode(&stored)?);
+        }
+        let batch = Batch {
+            expect: vec![(key.clone(), Expectation::Absent)],
+            put: vec![(key.clone(), Record(&fresh).encode()?)],
+            delete: Vec::new(),
+        };
+        match self.store.commit(batch).await {
+            // Another tab was first.
+            Err(StoreError::Conflict) => {
+                let [stored] = self.get([key]).await?;
+                let stored = stored.ok_or(ToolOutputError::Unavailable)?;
+                Ok(Record::decode(&stored)?)
+            }
+            committed => Ok(committed.map(|()| fresh)?),
+        }
     }
 
     /// Creates an active job that `session` owns, at the time `now_ms`; the record, and whether it was created now. A job

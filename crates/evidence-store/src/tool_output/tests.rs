@@ -476,6 +476,18 @@ fn everything_survives_a_restart_of_a_directory_store() {
 }
 
 #[test]
+fn a_store_of_one_s_own_has_one_session_whoever_asks_first() {
+    let outputs = ToolOutputs::new(MemoryStore::new());
+    let first = block_on(outputs.own_session(session("first")));
+    assert_eq!(first, Ok(session("first")));
+    let second = block_on(outputs.own_session(session("second")));
+    assert_eq!(second, Ok(session("first")));
+    put(outputs.store(), "session", "damaged");
+    let damaged = block_on(outputs.own_session(session("third")));
+    assert_eq!(damaged, Err(ToolOutputError::Integrity));
+}
+
+#[test]
 fn writers_on_one_directory_do_not_lose_each_others_counts() {
     let root = tempfile::tempdir().unwrap();
     with_job(block_on(DirectoryStore::open(root.path())).unwrap());
