@@ -484,10 +484,10 @@ async function ownHost(t) {
     ".json": "application/json",
   };
   const server = createServer(async (request, response) => {
-    const path = new URL(request.url, "http://x").pathname.replace(/^\/page\//, "");
+    const path = new URL(request.url, "http://x").pathname.replace(/^\/page\//, "") || "index.html";
     try {
-      const bytes = await readFile(join(root, path || "index.html"));
-      response.setHeader("content-type", types[extname(path || ".html")] ?? "text/plain");
+      const bytes = await readFile(join(root, path));
+      response.setHeader("content-type", types[extname(path)] ?? "text/plain");
       response.end(bytes);
     } catch {
       response.statusCode = 404;
@@ -549,13 +549,14 @@ test("a new build is shown at the next visit, whole, and is there offline", asyn
   await page.reload();
   assert.match(await page.title(), /^New /);
   assert.equal(await page.evaluate(() => window.newBuild), true);
-  // The new worker has taken over once its cache is there.
-  await page.waitForFunction(async () =>
-    (await caches.keys()).some((name) => name.endsWith(" new")),
-  );
+  // The new worker fetches its files and takes over.
   await page.evaluate(async () => {
-    const registration = await navigator.serviceWorker.ready;
-    while (registration.installing || registration.waiting) {
+    const settled = async () => {
+      const { active, installing, waiting } = await navigator.serviceWorker.ready;
+      const isThere = (await caches.keys()).some((name) => name.endsWith(" new"));
+      return isThere && !installing && !waiting && active.state === "activated";
+    };
+    while (!(await settled())) {
       await new Promise((resolve) => setTimeout(resolve, 20));
     }
   });
