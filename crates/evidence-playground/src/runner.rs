@@ -497,6 +497,8 @@ impl Playground {
             if let Err(error) = session.end_job(status).await {
                 self.notify(format!("The end of the run was not recorded: {error}."));
             }
+            // How long its artifacts are kept is known now.
+            self.artifacts_changed().await;
         }
         self.session.set_value(Some(session));
         if let Some(step) = step {
