@@ -120,7 +120,7 @@ async fn work(
         }
     };
     match kind {
-        ..50 => {
+        0..50 => {
             // From inline to five chunks; some are the same in many jobs.
             let byte_count = rng.usize(10..280_000);
             let letter = char::from(rng.u8(b'a'..=b'z'));
@@ -133,15 +133,15 @@ async fn work(
                 Said::Stored { job, sha256 }.say();
             }
         }
-        ..70 => run_process(host, rng, job).await,
-        ..85 => {
+        50..70 => run_process(host, rng, job).await,
+        70..85 => {
             for artifact in outputs.artifacts(&session, &job).await.unwrap_or_default() {
                 let read = outputs.read_whole(&session, &job, artifact.sha256).await;
                 let is_there = read.is_ok() || read == Err(ToolOutputError::Unavailable);
                 assert!(is_there, "{job} {}: {read:?}", artifact.sha256);
             }
         }
-        ..93 => {
+        85..93 => {
             Said::Ending { job: job.clone() }.say();
             let ended = outputs.set_status(&session, &job, JobStatus::Completed, now_ms());
             let _ = ended.await;
