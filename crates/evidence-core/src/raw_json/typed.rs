@@ -1,6 +1,6 @@
 //! Reading small JSON values into types: arguments of tools, records of a store.
 //!
-//! What is read this way is either right or refused with one sentence of its reader. serde_json's
+//! What is read this way is either right or refused with one sentence of its reader. `serde_json`'s
 //! errors say more, which takes the formatting of floating point numbers and much else into every
 //! page; that, and not its speed, is why this is here. Names that stand twice are refused, numbers
 //! are never rounded.
