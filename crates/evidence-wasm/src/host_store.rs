@@ -159,10 +159,10 @@ impl Store for HostStore {
                 Expectation::Absent => JsValue::UNDEFINED,
                 Expectation::Value(bytes) => byte_array(bytes),
             };
-            pair(key, value)
+            pair(key, &value)
         });
         let put = batch.put.iter();
-        let put = put.map(|(key, bytes)| pair(key, byte_array(bytes)));
+        let put = put.map(|(key, bytes)| pair(key, &byte_array(bytes)));
         let delete = batch.delete.iter().map(name);
         let batch = object([
             ("expect", expect.collect::<Array>().into()),
@@ -189,6 +189,6 @@ fn byte_array(bytes: &Bytes) -> JsValue {
     Uint8Array::from(&bytes[..]).into()
 }
 
-fn pair(key: &Key, value: JsValue) -> JsValue {
-    Array::of2(&name(key), &value).into()
+fn pair(key: &Key, value: &JsValue) -> JsValue {
+    Array::of2(&name(key), value).into()
 }

