@@ -1,14 +1,12 @@
-// The agent loop under contract B, as an application gets it: the built package in Chromium, over
-// each kind of store.
+// The agent loop under contract B, as an application gets it: the built package in Chromium. That a
+// large result is stored and read on by cursor is tested in library.test.mjs, over each kind of store;
+// here is what ends a run, and what the model sees of all that is small.
 
 import assert from "node:assert/strict";
 import { after, before, beforeEach, test } from "node:test";
 
 import { launch } from "./chromium.mjs";
 import { openLibrary } from "./library.mjs";
-
-/** What a bounded result may have, and one message. */
-const MAX_RESULT_BYTES = 16 * 1024;
 
 let browser;
 let page;
@@ -20,100 +18,18 @@ beforeEach(async () => {
   await Promise.all(browser.contexts().map((context) => context.close()));
   page = await openLibrary(await browser.newContext());
   await page.evaluate(() => {
-    // A store of the host: a Map, whose every call can be made to fail.
-    window.mapStore = () => {
-      const values = new Map();
-      const same = (one, other) =>
-        one === undefined || other === undefined
-          ? one === other
-          : one.length === other.length && one.every((byte, index) => byte === other[index]);
-      const store = {
-        // Which call fails, counted from 0, with what.
-        failAt: Infinity,
-        failure: undefined,
-        calls: 0,
-        answer(act) {
-          if (this.calls++ >= this.failAt) throw this.failure;
-          return act();
-        },
-        async get(keys) {
-          return this.answer(() => keys.map((key) => values.get(key)));
-        },
-        async list(prefix) {
-          return this.answer(() => [...values.keys()].filter((key) => key.startsWith(prefix)));
-        },
-        async commit({ expect, put, delete: gone }) {
-          return this.answer(() => {
-            if (!expect.every(([key, value]) => same(values.get(key), value))) {
-              throw Object.assign(new Error("changed"), { code: "conflict" });
-            }
-            gone.forEach((key) => values.delete(key));
-            put.forEach(([key, value]) => values.set(key, value));
-          });
-        },
-      };
-      return store;
+    window.openOutput = async (store) => {
+      const opened = await window.library.openStore(store ? { kind: "custom", store } : { kind: "memory" });
+      return opened.toolOutput("session");
     };
-    window.openKind = (kind) =>
-      window.library.openStore(kind === "custom" ? { kind, store: window.mapStore() } : { kind });
-    window.log = Array.from({ length: 10_000 }, (_, line) => `line ${line} é\n`).join("");
-    window.lastResult = (messages) => JSON.parse(messages.at(-1).content.replace("Tool result:\n", ""));
-    // A generator that answers with each of the replies, which may be made from the conversation.
-    window.replying = (...replies) => ({ messages }) => {
-      const reply = replies.shift();
-      return JSON.stringify(typeof reply === "function" ? reply(messages) : reply);
-    };
+    // A generator that answers with each of the replies.
+    window.replying = (...replies) => () => JSON.stringify(replies.shift());
   });
 });
 
-for (const kind of ["memory", "indexeddb", "custom"]) {
-  test(`a large result is an excerpt that the model reads on by cursor, ${kind}`, async () => {
-    const { outcome, stored, artifacts, log } = await page.evaluate(async (kind) => {
-      const output = (await window.openKind(kind)).toolOutput("session");
-      await output.createJob("job");
-      const read = (messages) => {
-        const result = window.lastResult(messages);
-        const [, start] = /\[\.\.\. bytes (\d+) to/.exec(result.text);
-        return { tool: "akh_read_tool_output", sha256: result.data.sha256, offset: Number(start), limit: 8192 };
-      };
-      const outcome = await output.runAgent("job", {
-        task: "find line 5000",
-        files: { log: window.log },
-        generate: window.replying({ tool: "read_file", path: "log" }, read, { final: "done" }),
-      });
-      const artifacts = await output.artifacts("job");
-      const stored = new TextDecoder().decode(await output.readWhole("job", artifacts[0].sha256));
-      return { outcome, stored, artifacts, log: window.log };
-    }, kind);
-
-    assert.equal(outcome.reason, "completed", outcome.error);
-    assert.equal(outcome.final, "done");
-    // Nothing is lost, nothing over 16 KiB reaches the model.
-    assert.deepEqual(JSON.parse(stored), { success: true, text: log, data: null, receipt: null });
-    for (const { result } of outcome.events) {
-      assert.ok(Buffer.byteLength(result ?? "") <= MAX_RESULT_BYTES);
-    }
-    const [excerpt, range] = outcome.events.map(({ result }) => JSON.parse(result ?? "null"));
-    assert.equal(excerpt.success, true);
-    assert.equal(excerpt.data.kind, "tool_output_ref");
-    assert.equal(excerpt.data.job_id, "job");
-    assert.equal(excerpt.data.path, artifacts[0].path);
-    assert.equal(excerpt.data.bytes, artifacts[0].byteCount);
-    // The event that records the call bears the reference.
-    assert.deepEqual(JSON.parse(outcome.events[0].provenance), excerpt.data);
-    assert.equal(outcome.events[1].provenance, undefined);
-    // The read is exact and was not stored again.
-    const bytes = Buffer.from(stored);
-    const { offset, next_offset: end, text, done } = range.data;
-    assert.equal(text, bytes.subarray(offset, end).toString());
-    assert.ok(end - offset > 8000 && !done);
-    assert.equal(artifacts.length, 1);
-  });
-}
-
 test("small results, refusals and exit codes are structured results as well", async () => {
   const results = await page.evaluate(async () => {
-    const output = (await window.openKind("memory")).toolOutput("session");
+    const output = await window.openOutput();
     await output.createJob("job");
     const { events } = await output.runAgent("job", {
       task: "t",
@@ -141,7 +57,7 @@ test("small results, refusals and exit codes are structured results as well", as
 
 test("a conversation over max_input_bytes is not sent", async () => {
   const outcome = await page.evaluate(async () => {
-    const output = (await window.openKind("memory")).toolOutput("session");
+    const output = await window.openOutput();
     await output.createJob("job");
     let asked = 0;
     const run = (maxInputBytes) =>
@@ -165,7 +81,7 @@ test("a conversation over max_input_bytes is not sent", async () => {
 
 test("a message over 64 KiB is not sent", async () => {
   const { reason, error, events } = await page.evaluate(async () => {
-    const output = (await window.openKind("memory")).toolOutput("session");
+    const output = await window.openOutput();
     await output.createJob("job");
     return output.runAgent("job", {
       task: "t".repeat(65_536),
@@ -179,7 +95,7 @@ test("a message over 64 KiB is not sent", async () => {
 
 test("a run needs an active job of its own session", async () => {
   const codes = await page.evaluate(async () => {
-    const store = await window.openKind("memory");
+    const store = await window.library.openStore({ kind: "memory" });
     const output = store.toolOutput("session");
     await output.createJob("job");
     await output.createJob("ended");
@@ -202,25 +118,34 @@ test("a run needs an active job of its own session", async () => {
   assert.match(codes.ended[1], /the job has ended/);
 });
 
-test("a store that fails at any call ends the run without an excerpt, and nothing is half stored", async () => {
+test("a store that fails from any call on ends the run without an excerpt, and nothing is half stored", async () => {
   const rounds = await page.evaluate(async () => {
+    const log = "a line of the log\n".repeat(10_000);
     const rounds = [];
     for (const code of ["exhausted", "unreachable"]) {
-      for (let failAt = 0; ; failAt += 1) {
-        const store = window.mapStore();
-        const output = (await window.library.openStore({ kind: "custom", store })).toolOutput("session");
+      for (let failing = 0; ; failing += 1) {
+        const inner = window.mapStore();
+        let calls = -Infinity;
+        const failFrom = (name) => async (argument) => {
+          calls += 1;
+          if (calls > failing) throw Object.assign(new Error("the host's disk"), { code });
+          return inner[name](argument);
+        };
+        const output = await window.openOutput({
+          get: failFrom("get"),
+          list: failFrom("list"),
+          commit: failFrom("commit"),
+        });
         await output.createJob("job");
-        store.calls = 0;
-        store.failAt = failAt;
-        store.failure = Object.assign(new Error("the host's disk"), { code });
+        calls = 0;
         const settled = await window.settled(
           output.runAgent("job", {
             task: "t",
-            files: { log: window.log },
+            files: { log },
             generate: window.replying({ tool: "read_file", path: "log" }, { final: "done" }),
           }),
         );
-        store.failAt = Infinity;
+        calls = -Infinity;
         const { artifactBytes, artifactCount } = await output.job("job");
         const listed = await output.artifacts("job");
         rounds.push({ code, settled, used: [artifactBytes, artifactCount, listed.length] });
@@ -240,7 +165,7 @@ test("a store that fails at any call ends the run without an excerpt, and nothin
     if (settled.value) {
       assert.equal(settled.value.reason, "storage_failed");
       assert.match(settled.value.error, code === "exhausted" ? /exhausted/ : /the host's disk/);
-      assert.doesNotMatch(settled.value.events[0].result, /line 1 /);
+      assert.doesNotMatch(settled.value.events[0].result, /a line of the log/);
     } else {
       // The first call asks for the job.
       assert.deepEqual(settled, { code: codes[code], isEvidenceError: true });
