@@ -169,6 +169,39 @@ test("a result of 16,384 bytes passes unchanged and one of 16,385 is stored", as
   assert.equal(await readAll(page, data.path.slice(1)), large);
 });
 
+test("all bytes are committed as chunks, each under its own hash, before the excerpt is returned", async (t) => {
+  const page = await open(t);
+  await createJob(page);
+  const lines = Array.from({ length: 30_000 }, (_, n) => `line ${n}`).join("\n");
+  const result = serialized(lines);
+  const response = await record(page, result);
+  assert.equal(response.status, 200);
+  const chunks = await page.evaluate(async () => {
+    const settled = (request) =>
+      new Promise((resolve, reject) => {
+        request.onsuccess = () => resolve(request.result);
+        request.onerror = () => reject(request.error);
+      });
+    const database = await settled(indexedDB.open("bounded-evidence"));
+    const values = database.transaction("values").objectStore("values");
+    const keys = (await settled(values.getAllKeys())).filter((key) => key.includes("/chunk/"));
+    const found = [];
+    for (const key of keys) {
+      const value = await settled(values.get(key));
+      found.push([key.split("/").pop(), Array.from(value)]);
+    }
+    database.close();
+    return found;
+  });
+  let byteCount = 0;
+  for (const [sha256, bytes] of chunks) {
+    assert.equal(createHash("sha256").update(Buffer.from(bytes)).digest("hex"), sha256);
+    byteCount += bytes.length;
+  }
+  assert.ok(chunks.length > 1);
+  assert.equal(byteCount, bytesOf(result));
+});
+
 test("escapes that grow sixfold are counted as they are sent", async (t) => {
   const page = await open(t);
   await createJob(page);
