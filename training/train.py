@@ -170,7 +170,7 @@ def main():
         targets, weight = ids[:, 1:], weights[:, 1:]
         chosen = weight > 0
         taps = []
-        logits = model.logits(model.hidden(ids[:, :-1], taps=taps)[chosen])
+        logits = model.logits(model.hidden(ids[:, :-1], taps=taps, chosen=chosen))
         expected, weight = targets[chosen], weight[chosen]
         loss = (F.cross_entropy(logits, expected, reduction="none") * weight).sum() / weight.sum()
         told = marks[:, :-1] != IGNORED
