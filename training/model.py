@@ -12,6 +12,10 @@ import torch.nn.functional as F
 from torch import nn
 
 
+COPYING_LAYERS, COPYING_HEAD, DECIDING_HEAD = (3, 4), 3, 1
+"""The heads that training tells what to attend to. They are ordinary heads of the finished model."""
+
+
 @dataclass(frozen=True)
 class Config:
     vocab_size: int
@@ -63,6 +67,23 @@ class Attention(nn.Module):
         self.o_proj = nn.Linear(width, config.hidden_size, bias=False)
         self.q_norm = RMSNorm(self.head_dim, config.rms_norm_eps)
         self.k_norm = RMSNorm(self.head_dim, config.rms_norm_eps)
+
+    def pointing(self, x, rotation, head, pairs):
+        """How surprising the sources in `pairs` are as what `head` attends to: its cross-entropy.
+
+        `x` is the layer's normalized input, and `pairs` holds (sequence, position, source).
+        """
+        sequence, position, source = pairs.unbind(1)
+        cos, sin = rotation
+        rows = slice(head * self.head_dim, (head + 1) * self.head_dim)
+        q = self.q_norm(F.linear(x[sequence, position], self.q_proj.weight[rows]))
+        q = _rotate(q, (cos[0, position, 0], sin[0, position, 0]))
+        shared = head // (self.heads // self.kv_heads)
+        rows = slice(shared * self.head_dim, (shared + 1) * self.head_dim)
+        k = _rotate(self.k_norm(F.linear(x, self.k_proj.weight[rows])), (cos[:, :, 0], sin[:, :, 0]))
+        scores = (k[sequence] @ q[:, :, None])[..., 0] * self.head_dim**-0.5
+        later = torch.arange(x.shape[1]) > position[:, None]
+        return F.cross_entropy(scores.masked_fill(later, -torch.inf), source)
 
     def forward(self, x, rotation, cache, mask, chosen=None):
         batch, length, _ = x.shape
@@ -183,10 +204,7 @@ class Decoder(nn.Module):
         What each layer leaves behind is added to the list `taps`, if there is one. With `chosen`,
         a mask of the positions that matter, the last layer is finished for these alone.
         """
-        if positions is None:
-            positions = torch.arange(tokens.shape[1])[None]
-        angles = positions[..., None].float() * self.frequencies
-        rotation = torch.cos(angles)[:, :, None], torch.sin(angles)[:, :, None]
+        rotation = self.rotation(torch.arange(tokens.shape[1])[None] if positions is None else positions)
         x = self.embed_tokens(tokens)
         for index, layer in enumerate(self.layers):
             last = index + 1 == len(self.layers)
@@ -194,6 +212,23 @@ class Decoder(nn.Module):
             if taps is not None:
                 taps.append(x)
         return self.norm(x)
+
+    def rotation(self, positions):
+        angles = positions[..., None].float() * self.frequencies
+        return torch.cos(angles)[:, :, None], torch.sin(angles)[:, :, None]
+
+    def pointing(self, taps, copies, decisions):
+        """The loss of the heads that are to attend to what is copied and what a decision rests on."""
+        rotation = self.rotation(torch.arange(taps[0].shape[1])[None])
+        loss = torch.zeros(())
+        for index in COPYING_LAYERS:
+            layer = self.layers[index]
+            x = layer.input_layernorm(taps[index - 1])
+            if len(copies):
+                loss = loss + layer.self_attn.pointing(x, rotation, COPYING_HEAD, copies)
+            if len(decisions):
+                loss = loss + layer.self_attn.pointing(x, rotation, DECIDING_HEAD, decisions)
+        return loss / len(COPYING_LAYERS)
 
     def logits(self, hidden):
         """The embedding is tied."""
@@ -287,3 +322,18 @@ def construct(model, alike=()):
     o[:, : 2 * width] = 0
     o[:width, :width] = torch.eye(width) * 0.35
     o[:width, width : 2 * width] = torch.eye(width) * 0.2
+    construct_pointers(model)
+
+
+@torch.no_grad()
+def construct_pointers(model):
+    """Heads of the later layers that copy the token that they attend to; where to is to be learnt."""
+    width = model.config.head_dim
+    for index in COPYING_LAYERS:
+        if index < len(model.layers):
+            attention = model.layers[index].self_attn
+            v, o = attention.v_proj.weight, attention.o_proj.weight
+            v[width : 2 * width] = 0
+            v[width + 1 : 2 * width, 1:width] = torch.eye(width - 1)
+            o[:, COPYING_HEAD * width :] = 0
+            o[:width, COPYING_HEAD * width :] = torch.eye(width) * 0.5

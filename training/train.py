@@ -34,6 +34,11 @@ token of a log. The head is no part of the finished model.
 """
 
 
+POINTING = 0.5
+"""The weight of the loss of what the pointing heads attend to. Most transcripts start one copy of a
+path and one of a diagnostic: from these alone, where to copy from is learnt very slowly."""
+
+
 class Muon(torch.optim.Optimizer):
     """Momentum whose updates are orthogonalized by five Newton-Schulz steps."""
 
@@ -116,7 +121,10 @@ def main():
     parser.add_argument("--batch-tokens", type=int, default=5_000)
     parser.add_argument("--layers", type=int, default=5)
     parser.add_argument("--longest", type=int, default=3_000, help="leaves longer transcripts out")
-    parser.add_argument("--copying", type=float, default=0.12)
+    parser.add_argument("--whole", type=int, default=12, help="whole transcripts made at a time")
+    parser.add_argument("--short", type=int, default=40, help="short ones with them")
+    parser.add_argument("--openings", type=int, default=50)
+    parser.add_argument("--copying", type=int, default=8)
     parser.add_argument("--report", type=int, default=20, help="steps between lines of the log")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)
@@ -160,14 +168,16 @@ def main():
         checkpoint.with_suffix(".tmp").replace(checkpoint)
 
     kind, kinds = categories(encoder, tokenizer)
-    right, seen, losses, markings = defaultdict(int), defaultdict(int), [], []
+    right, seen, losses, markings, pointings = defaultdict(int), defaultdict(int), [], [], []
     saved = time.monotonic()
     # A resumed run draws other tasks: the seed of the stream follows from the step.
-    stream = batches(encoder, options.seed * 1_000_003 + steps, options.batch_tokens, options.copying, longest=options.longest)
+    mix = {"whole": options.whole, "short": options.short, "opening": options.openings, "copying": options.copying}
+    stream = batches(encoder, options.seed * 1_000_003 + steps, options.batch_tokens, mix, options.longest)
     while tokens < options.tokens:
         begun = time.monotonic()
-        ids, weights, marks = next(stream)
-        targets, weight = ids[:, 1:], weights[:, 1:]
+        batch = next(stream)
+        ids, marks = batch.tokens, batch.marks
+        targets, weight = ids[:, 1:], batch.weights[:, 1:]
         chosen = weight > 0
         taps = []
         logits = model.logits(model.hidden(ids[:, :-1], taps=taps, chosen=chosen))
@@ -178,7 +188,8 @@ def main():
         if told.any():
             seen_there = F.rms_norm(taps[MARKED_LAYER][told], (model.config.hidden_size,))
             marking = F.cross_entropy(marker(seen_there), marks[:, :-1][told], torch.tensor(MARK_WEIGHTS))
-        (loss + MARKING * marking).backward()
+        pointing = model.pointing(taps, batch.copies, batch.decisions)
+        (loss + MARKING * marking + POINTING * pointing).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         scale = factor(tokens, options)
         for one, own in zip(optimizer, rates):
@@ -191,6 +202,7 @@ def main():
         seconds += time.monotonic() - begun
         losses.append(float(loss.detach()))
         markings.append(float(marking.detach()))
+        pointings.append(float(pointing.detach()))
         hits = logits.detach().argmax(-1) == expected
         for index, name in enumerate(kinds):
             of_kind = (kind[expected] == index) & (weight >= 1)
@@ -204,11 +216,12 @@ def main():
                 "seconds": round(seconds),
                 "loss": round(sum(losses) / len(losses), 4),
                 "marking": round(sum(markings) / len(markings), 4),
+                "pointing": round(sum(pointings) / len(pointings), 4),
                 "lr": round(scale, 3),
                 **shares,
             }
             print(json.dumps(line), flush=True)
-            right, seen, losses, markings = defaultdict(int), defaultdict(int), [], []
+            right, seen, losses, markings, pointings = defaultdict(int), defaultdict(int), [], [], []
         if time.monotonic() - saved > 120:
             save()
             saved = time.monotonic()
