@@ -10,6 +10,8 @@ from expert import make_episode
 from tokenizer import END, END_OF_TEXT, FINAL_FOUND, STEPS, SYSTEM, USER
 
 DECISION_WEIGHT, COPY_WEIGHT = 2.0, 0.2
+POINTED_TOKENS = 3
+"""So many tokens of each copy are pointed at; the rest follows by induction."""
 DIGEST_TOKENS = 32
 IGNORED, ORDINARY, START, INSIDE, STOP = -1, 0, 1, 2, 3
 """Marks of the tokens of a log: an auxiliary head learns them in training, and is left out after."""
@@ -102,7 +104,8 @@ class Encoder:
             if turn.taught:
                 self._point(item, turn, shown)
             taught = 1.0 if turn.taught else 0.0
-            add([self.steps[step], *reply], [0.0, DECISION_WEIGHT * taught, *[taught] * (len(reply) - 1)])
+            # The first token chooses the action, the second where its text is copied from.
+            add([self.steps[step], *reply], [0.0, *[DECISION_WEIGHT * taught] * 2, *[taught] * (len(reply) - 2)])
             if opening and turn.taught and '"read_file"' in turn.response:
                 break
         return item
@@ -121,7 +124,7 @@ class Encoder:
                 # In the raw text of a short result an escaped character is another token.
                 begin = max(begins, key=lambda i: (_common(item.tokens[i:last], piece), -i))
                 common = _common(item.tokens[begin:last], piece)
-                item.copies += [(at + offset, begin + offset) for offset in range(common)]
+                item.copies += [(at + offset, begin + offset) for offset in range(min(common, POINTED_TOKENS))]
                 at += len(piece)
             stop = next((i for i in range(begin + 1, last) if item.marks[i] == STOP), None)
             if stop is not None:
@@ -133,7 +136,7 @@ class Encoder:
             for first, last in reversed(shown):
                 begin = next((i for i in range(last - 1, first, -1) if item.tokens[i : i + len(ids)] == ids), None)
                 if begin is not None:
-                    item.copies += [(at + offset, begin + offset) for offset in range(len(ids))]
+                    item.copies += [(at + offset, begin + offset) for offset in range(min(len(ids), POINTED_TOKENS))]
                     item.decisions.append((decision, begin))
                     return
             return

@@ -85,6 +85,12 @@ class Attention(nn.Module):
         later = torch.arange(x.shape[1]) > position[:, None]
         return F.cross_entropy(scores.masked_fill(later, -torch.inf), source)
 
+    def copied(self, x, head):
+        """What `head` adds to the residual stream where it attends to nothing but `x`."""
+        shared = head // (self.heads // self.kv_heads)
+        values = self.v_proj.weight[shared * self.head_dim : (shared + 1) * self.head_dim]
+        return F.linear(F.linear(x, values), self.o_proj.weight[:, head * self.head_dim : (head + 1) * self.head_dim])
+
     def forward(self, x, rotation, cache, mask, chosen=None):
         batch, length, _ = x.shape
         split = (batch, length, -1, self.head_dim)
@@ -228,6 +234,20 @@ class Decoder(nn.Module):
                 loss = loss + layer.self_attn.pointing(x, rotation, COPYING_HEAD, copies)
             if len(decisions):
                 loss = loss + layer.self_attn.pointing(x, rotation, DECIDING_HEAD, decisions)
+        return loss / len(COPYING_LAYERS)
+
+    def echoing(self, taps, tokens, places):
+        """The loss of the copying heads as to what they copy where all their attention is at one token.
+
+        `places` holds (sequence, position). Nothing else keeps a token readable in its own residual
+        stream, which fills with what the layers think of it.
+        """
+        sequence, position = places.unbind(1)
+        loss = torch.zeros(())
+        for index in COPYING_LAYERS:
+            layer = self.layers[index]
+            copied = layer.self_attn.copied(layer.input_layernorm(taps[index - 1][sequence, position]), COPYING_HEAD)
+            loss = loss + F.cross_entropy(self.logits(self.norm(copied)), tokens[sequence, position])
         return loss / len(COPYING_LAYERS)
 
     def logits(self, hidden):

@@ -34,7 +34,7 @@ token of a log. The head is no part of the finished model.
 """
 
 
-POINTING = 0.5
+POINTING, ECHOING, ECHOES = 0.5, 0.2, 200
 """The weight of the loss of what the pointing heads attend to. Most transcripts start one copy of a
 path and one of a diagnostic: from these alone, where to copy from is learnt very slowly."""
 
@@ -97,6 +97,10 @@ def factor(tokens, options):
     return warm * min(1.0, max(left, 0.02))
 
 
+def _some(places):
+    return places[torch.randperm(len(places))[:ECHOES]]
+
+
 def categories(encoder, tokenizer):
     """For the log: which kind of token each one is."""
     kind = torch.zeros(encoder.vocab_size, dtype=torch.long)
@@ -116,6 +120,7 @@ def main():
     parser.add_argument("--checkpoint", required=True, help="is resumed from, and written")
     parser.add_argument("--tokens", type=float, required=True, help="how many to train on, in all")
     parser.add_argument("--decay-from", type=float, required=True)
+    parser.add_argument("--until", type=float, help="stops here already; the schedule stays that of --tokens")
     parser.add_argument("--warm-up", type=float, default=80_000)
     parser.add_argument("--lr", type=float, default=0.01)
     parser.add_argument("--batch-tokens", type=int, default=5_000)
@@ -168,12 +173,12 @@ def main():
         checkpoint.with_suffix(".tmp").replace(checkpoint)
 
     kind, kinds = categories(encoder, tokenizer)
-    right, seen, losses, markings, pointings = defaultdict(int), defaultdict(int), [], [], []
+    right, seen, losses, markings, pointings, echoes = defaultdict(int), defaultdict(int), [], [], [], []
     saved = time.monotonic()
     # A resumed run draws other tasks: the seed of the stream follows from the step.
     mix = {"whole": options.whole, "short": options.short, "opening": options.openings, "copying": options.copying}
     stream = batches(encoder, options.seed * 1_000_003 + steps, options.batch_tokens, mix, options.longest)
-    while tokens < options.tokens:
+    while tokens < min(options.tokens, options.until or options.tokens):
         begun = time.monotonic()
         batch = next(stream)
         ids, marks = batch.tokens, batch.marks
@@ -189,7 +194,9 @@ def main():
             seen_there = F.rms_norm(taps[MARKED_LAYER][told], (model.config.hidden_size,))
             marking = F.cross_entropy(marker(seen_there), marks[:, :-1][told], torch.tensor(MARK_WEIGHTS))
         pointing = model.pointing(taps, batch.copies, batch.decisions)
-        (loss + MARKING * marking + POINTING * pointing).backward()
+        sources = torch.cat([_some(batch.copies[:, [0, 2]]), _some(torch.nonzero(ids[:, :-1] != encoder.pad))])
+        echoing = model.echoing(taps, ids, sources)
+        (loss + MARKING * marking + POINTING * pointing + ECHOING * echoing).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         scale = factor(tokens, options)
         for one, own in zip(optimizer, rates):
@@ -203,6 +210,7 @@ def main():
         losses.append(float(loss.detach()))
         markings.append(float(marking.detach()))
         pointings.append(float(pointing.detach()))
+        echoes.append(float(echoing.detach()))
         hits = logits.detach().argmax(-1) == expected
         for index, name in enumerate(kinds):
             of_kind = (kind[expected] == index) & (weight >= 1)
@@ -217,11 +225,12 @@ def main():
                 "loss": round(sum(losses) / len(losses), 4),
                 "marking": round(sum(markings) / len(markings), 4),
                 "pointing": round(sum(pointings) / len(pointings), 4),
+                "echoing": round(sum(echoes) / len(echoes), 4),
                 "lr": round(scale, 3),
                 **shares,
             }
             print(json.dumps(line), flush=True)
-            right, seen, losses, markings, pointings = defaultdict(int), defaultdict(int), [], [], []
+            right, seen, losses, markings, pointings, echoes = defaultdict(int), defaultdict(int), [], [], [], []
         if time.monotonic() - saved > 120:
             save()
             saved = time.monotonic()
