@@ -124,7 +124,6 @@ def main():
     parser.add_argument("--warm-up", type=float, default=80_000)
     parser.add_argument("--lr", type=float, default=0.01)
     parser.add_argument("--batch-tokens", type=int, default=5_000)
-    parser.add_argument("--layers", type=int, default=5)
     parser.add_argument("--longest", type=int, default=3_000, help="leaves longer transcripts out")
     parser.add_argument("--whole", type=int, default=12, help="whole transcripts made at a time")
     parser.add_argument("--short", type=int, default=40, help="short ones with them")
@@ -139,7 +138,7 @@ def main():
 
     tokenizer = Tokenizer.from_file(os.path.join(options.tokenizer, "tokenizer.json"))
     encoder = Encoder(tokenizer)
-    model = Decoder(Config(encoder.vocab_size, num_hidden_layers=options.layers))
+    model = Decoder(Config(encoder.vocab_size))
     construct(model, [[tokenizer.token_to_id(phrase) for phrase in BEFORE_A_DIGEST]])
     marker = torch.nn.Linear(model.config.hidden_size, len(MARK_WEIGHTS))
     optimizer = optimizers(model, options.lr)
