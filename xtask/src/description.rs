@@ -34,6 +34,9 @@ pub fn check(environment: &Environment) -> Result<Tally> {
         .arg(scratch.join("data"))
         .arg("--sessions")
         .arg(&sessions)
+        .arg("--workspace")
+        .arg(&scratch)
+        .args(["--allow-command", r#"["true"]"#])
         .stdout(Stdio::piped())
         .stderr(fs::File::create(scratch.join("log"))?);
     let mut server = Running(server.spawn().context("cannot start the server")?);

@@ -6,6 +6,7 @@ use std::time::SystemTime;
 
 use anyhow::{Context, Result};
 
+use crate::dist;
 use crate::process;
 use crate::project::Project;
 use crate::setup::{Environment, Need};
@@ -48,6 +49,7 @@ pub fn build(environment: &Environment) -> Result<()> {
         // trunk refuses to start when it is set to 1, as is the custom.
         .env_remove("NO_COLOR");
     process::run(&mut trunk)?;
+    dist::write_list(&project.dist())?;
     fs::create_dir_all(project.scratch())?;
     File::create(&stamp)?.set_modified(start)?;
     Ok(())

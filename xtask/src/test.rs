@@ -179,7 +179,14 @@ fn wasm_lints(environment: &Environment, tested: &[PathBuf]) -> Result<Tally> {
     };
     let mut packages: Vec<&OsStr> = tested.iter().filter_map(|path| path.file_name()).collect();
     lint(&["--tests"], &packages)?;
-    packages.extend(["evidence-playground", "evidence-conformance"].map(OsStr::new));
+    packages.extend(
+        [
+            "evidence-playground",
+            "evidence-service-worker",
+            "evidence-conformance",
+        ]
+        .map(OsStr::new),
+    );
     lint(&["--lib", "--bins"], &packages)?;
     Ok(Tally::PASS)
 }
@@ -216,6 +223,7 @@ fn page_tests(environment: &Environment) -> Result<Tally> {
     ]);
     node.args(files_ending(&project.browser_tests(), ".test.mjs")?)
         .env("PAGE_URL", server.url())
+        .env("DIST", project.dist())
         .env("LIBRARY", project.library());
     counted(Runner::Node, &mut node)
 }

@@ -6,6 +6,7 @@
 //! POST  /v1/jobs/{job}/tool-results                    a tool result in, the bounded one out
 //! GET   /v1/jobs/{job}/tool-output/{sha256}?offset=0&limit=8192
 //! POST  /v1/jobs/{job}/tools/akh_read_tool_output      the same for the model
+//! POST  /v1/jobs/{job}/tools/exec_start                starts a process; exec_poll and exec_stop
 //! POST  /v1/envelope-check                             {"max_input_bytes"?,"body"}
 //! ```
 //!
@@ -20,12 +21,14 @@ mod tests;
 use bytes::Bytes;
 use evidence_core::cursor::{ReadArguments, ReadRequest};
 use evidence_core::envelope::{InvalidMaxInputBytes, MaxInputBytes};
-use evidence_core::raw_json::ObjectReader;
+use evidence_core::raw_json::{self, ObjectReader};
 use evidence_core::tool_output::Handles;
 use evidence_core::tool_result::ToolResultBuilder;
 use evidence_core::{JobId, JobStatus, SessionId, Sha256Digest, ToolCallId};
 use evidence_store::{Store, ToolOutputs};
 use serde::{Deserialize, Serialize};
+
+use crate::process::{NoProcesses, ProcessCall, ProcessTools};
 
 pub use self::problem::{Problem, ProblemCode};
 pub use self::route::Route;
@@ -110,10 +113,12 @@ impl Response {
     }
 }
 
-/// Answers requests from the tool output of a [`Store`].
+/// Answers requests from the tool output of a [`Store`], and carries out calls of process tools where
+/// there are processes.
 #[derive(Debug, Clone)]
-pub struct Endpoint<S> {
+pub struct Endpoint<S, P = NoProcesses> {
     outputs: ToolOutputs<S>,
+    processes: P,
 }
 
 /// The answer about a job.
@@ -136,6 +141,17 @@ impl<S: Store> Endpoint<S> {
     pub const fn new(store: S) -> Self {
         Self {
             outputs: ToolOutputs::new(store),
+            processes: NoProcesses,
+        }
+    }
+}
+
+impl<S: Store, P: ProcessTools> Endpoint<S, P> {
+    /// The same with `processes`, which are recorded in the same store.
+    pub fn with_processes<Q: ProcessTools>(self, processes: Q) -> Endpoint<S, Q> {
+        Endpoint {
+            outputs: self.outputs,
+            processes,
         }
     }
 
@@ -170,6 +186,9 @@ impl<S: Store> Endpoint<S> {
             (Route::ChangeJob, [job]) => self.change(session, job, &request.body, now_ms).await,
             (Route::RecordToolResult, [job]) => self.record(session, job, request).await,
             (Route::CallReadTool, [job]) => self.call_read_tool(session, job, &request.body).await,
+            (Route::CallProcessTool, [job, tool]) => {
+                self.call_process_tool(session, job, tool, &request).await
+            }
             (Route::CheckEnvelope, []) => check_envelope(&request.body),
             _ => Err(Problem::unavailable()),
         };
@@ -208,7 +227,7 @@ impl<S: Store> Endpoint<S> {
             status: JobStatus,
         }
         let job: JobId = parsed(job)?;
-        let Ok(Change { status }) = serde_json::from_slice(body) else {
+        let Ok(Change { status }) = raw_json::from_str(text(body)?) else {
             return Err(Problem::invalid(
                 "the body is {\"status\":…} with one of active, completed, failed, cancelled and archived",
             ));
@@ -283,15 +302,30 @@ impl<S: Store> Endpoint<S> {
     ) -> Result<Response, Problem> {
         let current_job: JobId = parsed(current_job)?;
         let arguments = ReadArguments::parse(text(body)?)?;
-        // The tool is one of a job's, also when it reads another job's output.
-        self.outputs.job(session, &current_job).await?;
-        let job = arguments.job_id.unwrap_or(current_job);
-        let range = self
+        let body = self
             .outputs
-            .read(session, &job, arguments.sha256, arguments.request)
+            .read_tool(session, &current_job, &arguments)
             .await?;
-        let body = range.answer()?.for_tool().to_json();
         Ok(Response::json(200, body, Route::CallReadTool))
+    }
+
+    async fn call_process_tool(
+        &self,
+        session: &SessionId,
+        job: &str,
+        tool: &str,
+        request: &Request<'_>,
+    ) -> Result<Response, Problem> {
+        let job: JobId = parsed(job)?;
+        let id = request.tool_call_id.ok_or(Problem::invalid(
+            "a call of a process tool needs the header Tool-Call-Id, under which its answer is kept",
+        ))?;
+        let id: ToolCallId = parsed(id)?;
+        let call = ProcessCall::parse(tool, text(&request.body)?)
+            .ok_or(Problem::unavailable())?
+            .map_err(Problem::invalid)?;
+        let outcome = self.processes.call(session, &job, Some(&id), &call).await?;
+        Ok(Response::json(200, outcome.result, Route::CallProcessTool))
     }
 }
 
@@ -305,7 +339,7 @@ fn check_envelope(body: &[u8]) -> Result<Response, Problem> {
         let value = reader.value().map_err(Problem::invalid)?;
         let seen = match name.as_str() {
             "max_input_bytes" => {
-                let limit: MaxInputBytes = serde_json::from_str(value.as_str())
+                let limit: MaxInputBytes = raw_json::from_str(value.as_str())
                     .map_err(|_| Problem::invalid(InvalidMaxInputBytes))?;
                 max_input_bytes.replace(limit).is_some()
             }

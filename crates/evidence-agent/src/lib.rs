@@ -4,7 +4,8 @@
 //! [`BoundedEvidenceWorkspace`] wraps any workspace so that results too large for the model are
 //! stored and bounded, and range paths are answered; [`ToolOutputWorkspace`] does the same under
 //! contract B, with structured results and reads by cursor, which [`endpoint`] also answers over
-//! HTTP. [`Run`] is the loop itself, one step at a time.
+//! HTTP. A [`ProcessHost`](process::ProcessHost) adds processes to it. [`Run`] is the loop itself, one
+//! step at a time.
 //!
 //! Everything here is the same natively and in a browser. What differs is put in from outside: the
 //! [`Store`](evidence_store::Store) beneath, the file tree, the commands, the operator and the
@@ -17,6 +18,7 @@ mod generator;
 mod limits;
 mod message;
 pub mod policy;
+pub mod process;
 mod prompt;
 mod run;
 mod script;

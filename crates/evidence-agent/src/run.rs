@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::action::{Action, ToolCall};
+use crate::action::{Action, ToolCall, ToolName};
 use crate::generator::Generator;
 use crate::limits::AgentLimits;
 use crate::message::{Message, Role};
@@ -245,7 +245,11 @@ impl Run {
         })
     }
 
+    /// Looking at a process again is how one waits for it: the steps alone bound that.
     fn repeats_too_often(&mut self, call: &ToolCall) -> bool {
+        if call.name() == ToolName::PollProcess {
+            return false;
+        }
         if self.last_call.as_ref() == Some(call) {
             self.identical_calls += 1;
         } else {

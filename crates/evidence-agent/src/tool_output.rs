@@ -5,6 +5,7 @@
 
 use evidence_core::cursor::ReadArguments;
 use evidence_core::envelope::{self, EnvelopeTooLarge, MaxInputBytes};
+use evidence_core::process::{POLL_TOOL, START_TOOL, STOP_TOOL};
 use evidence_core::tool_output::READ_TOOL;
 use evidence_core::{JobId, RawJson, SessionId, ToolResult};
 use evidence_store::{Store, ToolOutputError, ToolOutputs};
@@ -13,16 +14,19 @@ use crate::action::{ToolCall, ToolName};
 use crate::generator::{Generator, GeneratorError};
 use crate::message::Message;
 use crate::policy::ToolPolicy;
+use crate::process::{NoProcesses, ProcessCall, ProcessError, ProcessTools};
 use crate::workspace::{ToolError, Workspace};
 
 /// Wraps a workspace: every result is a serialized [`ToolResult`] of at most 16 KiB, what is larger
-/// is stored whole, and [`READ_TOOL`] reads it by cursor.
+/// is stored whole, and [`READ_TOOL`] reads it by cursor. Where there are processes, their tools are
+/// there too; what may be started is the wrapped workspace's to say.
 #[derive(Debug)]
-pub struct ToolOutputWorkspace<W, S> {
+pub struct ToolOutputWorkspace<W, S, P = NoProcesses> {
     workspace: W,
     outputs: ToolOutputs<S>,
     session: SessionId,
     job: JobId,
+    processes: P,
     provenance: Option<String>,
 }
 
@@ -39,7 +43,22 @@ impl<W: Workspace, S: Store> ToolOutputWorkspace<W, S> {
             outputs,
             session,
             job,
+            processes: NoProcesses,
             provenance: None,
+        }
+    }
+}
+
+impl<W: Workspace, S: Store, P: ProcessTools> ToolOutputWorkspace<W, S, P> {
+    /// The same with `processes`, which are recorded in the same store.
+    pub fn with_processes<Q: ProcessTools>(self, processes: Q) -> ToolOutputWorkspace<W, S, Q> {
+        ToolOutputWorkspace {
+            workspace: self.workspace,
+            outputs: self.outputs,
+            session: self.session,
+            job: self.job,
+            processes,
+            provenance: self.provenance,
         }
     }
 
@@ -60,16 +79,41 @@ impl<W: Workspace, S: Store> ToolOutputWorkspace<W, S> {
 
     /// The answer leaves room for the result around it and is never stored again.
     async fn read(&self, arguments: &ReadArguments) -> Result<ToolResult, ToolOutputError> {
-        let job = arguments.job_id.as_ref().unwrap_or(&self.job);
-        let range = self
+        let answer = self
             .outputs
-            .read(&self.session, job, arguments.sha256, arguments.request)
+            .read_tool(&self.session, &self.job, arguments)
             .await?;
-        let answer = range.answer()?.for_tool().to_json();
         Ok(ToolResult {
             data: RawJson::parse(&answer).ok(),
             ..ToolResult::from_text(true, String::new())
         })
+    }
+
+    async fn call_process(
+        &mut self,
+        call: &ToolCall,
+        process: &ProcessCall,
+    ) -> Result<String, ToolError> {
+        if let ProcessCall::Start(start) = process {
+            match self.workspace.authorize(call, &start.argv).await {
+                Err(ToolError::Refused(sentence)) => {
+                    return Ok(ToolResult::from_text(false, sentence).serialize());
+                }
+                answer => answer?,
+            }
+        }
+        let answer = self
+            .processes
+            .call(&self.session, &self.job, None, process)
+            .await;
+        match answer {
+            Ok(outcome) => {
+                self.provenance = outcome.reference;
+                Ok(outcome.result)
+            }
+            Err(ProcessError::ToolOutput(error)) => Self::refused(error),
+            Err(error) => Ok(ToolResult::from_text(false, error.to_string()).serialize()),
+        }
     }
 
     /// What the model is told in place of a result; an error ends the run.
@@ -87,7 +131,7 @@ impl<W: Workspace, S: Store> ToolOutputWorkspace<W, S> {
     }
 }
 
-impl<W: Workspace, S: Store> Workspace for ToolOutputWorkspace<W, S> {
+impl<W: Workspace, S: Store, P: ProcessTools> Workspace for ToolOutputWorkspace<W, S, P> {
     fn policy(&self) -> &ToolPolicy {
         self.workspace.policy()
     }
@@ -95,6 +139,7 @@ impl<W: Workspace, S: Store> Workspace for ToolOutputWorkspace<W, S> {
     fn available_tools(&self) -> Vec<ToolName> {
         let mut tools = self.workspace.available_tools();
         tools.push(ToolName::ReadToolOutput);
+        tools.extend(self.processes.tools());
         tools
     }
 
@@ -108,6 +153,9 @@ impl<W: Workspace, S: Store> Workspace for ToolOutputWorkspace<W, S> {
                 Ok(result) => Ok(result.serialize()),
                 Err(error) => Self::refused(error),
             };
+        }
+        if let ToolCall::Process(process) = call {
+            return self.call_process(call, process).await;
         }
         let result = match self.workspace.execute_structured(call).await {
             Ok(result) => result,
@@ -129,8 +177,21 @@ impl<W: Workspace, S: Store> Workspace for ToolOutputWorkspace<W, S> {
 
     fn instructions(&self) -> String {
         let instructions = self.workspace.instructions();
+        let processes = if self.processes.tools().is_empty() {
+            String::new()
+        } else {
+            format!(
+                "\n\
+                 Start one of these as a process, look at it until it has ended, or end it:\n\
+                 {{\"tool\":\"{START_TOOL}\",\"argv\":[\"exact\",\"arguments\"]}}\n\
+                 {{\"tool\":\"{POLL_TOOL}\",\"process_id\":\"...\"}}\n\
+                 {{\"tool\":\"{STOP_TOOL}\",\"process_id\":\"...\"}}\n\
+                 {POLL_TOOL} shows head and tail of the output. With stdout_offset or stderr_offset it \
+                 answers exact bytes from there."
+            )
+        };
         format!(
-            "{instructions}\n\
+            "{instructions}{processes}\n\
              Tool results are JSON: success, text, data and receipt.\n\
              A result whose data has the kind tool_output_ref is an excerpt. Read its exact bytes, from any offset, with:\n\
              {{\"tool\":\"{READ_TOOL}\",\"sha256\":\"...\",\"offset\":0,\"limit\":8192}}\n\

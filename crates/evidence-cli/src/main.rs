@@ -4,9 +4,12 @@ mod bench;
 mod conformance;
 mod run;
 mod serve;
+mod sweep;
 
 use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use anyhow::{Context as _, bail};
 use clap::{Parser, Subcommand};
 
 /// Keep large tool results outside the prompt, exactly, and read them by byte range.
@@ -28,6 +31,8 @@ enum Command {
     Bench(bench::Arguments),
     /// Keep the tool output of agent runtimes over HTTP (contract B).
     Serve(serve::Arguments),
+    /// Delete the tool output that has expired (contract B) and print what was deleted.
+    Sweep(sweep::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -36,9 +41,32 @@ fn main() -> ExitCode {
         Command::Conformance(arguments) => conformance::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
+        Command::Sweep(arguments) => sweep::run(&arguments),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("bounded-evidence: {error:#}");
         ExitCode::from(2)
     })
+}
+
+/// A name that no other run of this command has.
+fn unique_name(prefix: &str) -> String {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    format!("{prefix}-{}-{}", now.as_nanos(), std::process::id())
+}
+
+/// Reads the values of `--allow-command`.
+fn allowed_commands(texts: &[String]) -> anyhow::Result<Vec<Vec<String>>> {
+    let argv = |text: &String| {
+        let argv: Vec<String> = serde_json::from_str(text).with_context(|| {
+            format!("--allow-command takes a JSON array of strings, not {text}")
+        })?;
+        if argv.is_empty() {
+            bail!("--allow-command takes an array with at least the program");
+        }
+        Ok(argv)
+    };
+    texts.iter().map(argv).collect()
 }

@@ -3,9 +3,8 @@
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use clap::Args;
 use evidence_agent::workspace::{DirectoryTree, HostCommands, ToolWorkspace, Unattended};
 use evidence_agent::{
@@ -17,6 +16,8 @@ use evidence_store::{ArtifactStore, DirectoryStore, Scope};
 use futures_executor::block_on;
 use serde::Serialize;
 use serde_json::Value;
+
+use crate::{allowed_commands, unique_name};
 
 /// What to run.
 #[derive(Args)]
@@ -73,30 +74,17 @@ fn print(line: &impl Serialize) -> std::io::Result<()> {
 }
 
 fn policy(arguments: &Arguments) -> anyhow::Result<ToolPolicy> {
-    let mut allowed_commands = Vec::new();
-    for text in &arguments.allowed_commands {
-        let argv: Vec<String> = serde_json::from_str(text).with_context(|| {
-            format!("--allow-command takes a JSON array of strings, not {text}")
-        })?;
-        if argv.is_empty() {
-            bail!("--allow-command takes an array with at least the program");
-        }
-        allowed_commands.push(argv);
-    }
     Ok(ToolPolicy {
         allow_writes: arguments.allow_writes,
-        allowed_commands,
+        allowed_commands: allowed_commands(&arguments.allowed_commands)?,
         max_file_bytes: arguments.max_file_bytes,
         ..ToolPolicy::default()
     })
 }
 
-/// A name that no other run has: ids that one run registers mean nothing to another.
+/// Ids that one run registers mean nothing to another.
 fn run_scope() -> anyhow::Result<Scope> {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    Ok(format!("run-{}-{}", now.as_nanos(), std::process::id()).parse()?)
+    Ok(unique_name("run").parse()?)
 }
 
 /// Runs the loop and prints its events. Exits with 1 when the run does not complete.

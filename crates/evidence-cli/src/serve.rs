@@ -3,17 +3,20 @@
 mod metrics;
 mod service;
 mod sessions;
+mod sweeper;
 
+use std::fs::{File, TryLockError};
 use std::io::Write as _;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use evidence_store::DirectoryStore;
+use evidence_agent::process::{AllowList, ChildProcesses, ProcessHost};
+use evidence_store::{DirectoryStore, ToolOutputs};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
@@ -23,8 +26,10 @@ use tokio::sync::Semaphore;
 use tokio_io_timeout::TimeoutStream;
 use tracing::info;
 
-use self::service::Service;
+use self::service::{Service, now_ms};
 use self::sessions::Sessions;
+use self::sweeper::Sweeper;
+use crate::{allowed_commands, unique_name};
 
 /// The most bytes of a request line and headers.
 const MAX_HEADER_BYTES: usize = 64 * 1024;
@@ -53,6 +58,16 @@ pub struct Arguments {
     /// How long a client may take to send a request or to read its response.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
     timeout: u64,
+    /// Let jobs start exactly this JSON array of arguments as a process; may be repeated.
+    #[arg(long = "allow-command", value_name = "ARGV", requires = "workspace")]
+    allowed_commands: Vec<String>,
+    /// The directory in which processes run.
+    #[arg(long)]
+    workspace: Option<PathBuf>,
+    /// How long after a sweep of expired tool output the next one comes, when nothing asks for it
+    /// earlier.
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=86400))]
+    sweep_interval: u64,
 }
 
 /// Serves until the process is told to stop (interrupt or terminate).
@@ -81,12 +96,26 @@ async fn serve(arguments: &Arguments) -> anyhow::Result<()> {
     let store = DirectoryStore::open(&arguments.data)
         .await
         .with_context(|| format!("cannot use {}", arguments.data.display()))?;
+    let _host = become_host(&arguments.data)?;
+    let processes = ProcessHost::open(
+        ToolOutputs::new(store.clone()),
+        ChildProcesses::new(arguments.workspace.as_deref().unwrap_or(&arguments.data)),
+        unique_name("host").parse()?,
+        now_ms,
+    )
+    .await
+    .context("cannot look after the processes of the server before")?;
+    let allowed = allowed_commands(&arguments.allowed_commands)?;
+    let sweeper = Arc::new(Sweeper::new(ToolOutputs::new(store.clone())));
+    let interval = Duration::from_secs(arguments.sweep_interval);
+    tokio::spawn(Arc::clone(&sweeper).sweep_for_ever(interval));
     let listener = TcpListener::bind(arguments.listen)
         .await
         .with_context(|| format!("cannot listen on {}", arguments.listen))?;
     let address = listener.local_addr()?;
     let timeout = Duration::from_secs(arguments.timeout);
-    let router = Service::new(store, sessions, timeout).into_router();
+    let allowed_processes = AllowList::new(processes.clone(), allowed);
+    let router = Service::new(store, allowed_processes, sessions, sweeper, timeout).into_router();
     writeln!(std::io::stdout(), "listening on http://{address}")?;
 
     let service = TowerToHyperService::new(router);
@@ -119,7 +148,31 @@ async fn serve(arguments: &Arguments) -> anyhow::Result<()> {
     {
         info!("stopped with requests unanswered");
     }
-    Ok(())
+    processes
+        .close()
+        .await
+        .context("the output of a process could not be stored")
+}
+
+/// Makes sure that no other server looks after the processes in this directory, as long as the file is
+/// open: it would take this one's for those of a server that is gone.
+fn become_host(data: &Path) -> anyhow::Result<File> {
+    let host = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(data.join("host"))
+        .with_context(|| format!("cannot use {}", data.display()))?;
+    match host.try_lock() {
+        Ok(()) => Ok(host),
+        Err(TryLockError::WouldBlock) => bail!(
+            "another server works in {}; stop it, or use another directory",
+            data.display()
+        ),
+        Err(TryLockError::Error(error)) => {
+            Err(error).with_context(|| format!("cannot use {}", data.display()))
+        }
+    }
 }
 
 /// The next connection, once there may be one more.

@@ -1,6 +1,7 @@
 //! Whose tool output it is: sessions, jobs, tool calls and processes (contract B).
 
 use alloc::borrow::ToOwned as _;
+use alloc::format;
 use alloc::string::String;
 use core::fmt;
 use core::str::FromStr;
@@ -94,6 +95,19 @@ id! {
     ProcessId, "a process id", is_name, NAME_FORM
 }
 
+id! {
+    /// One life of a host of processes, from its start to its end. Only the generation that started a
+    /// process can know what it does.
+    Generation, "a generation", is_name, NAME_FORM
+}
+
+impl Generation {
+    /// An id for the call of this number, of those that reach the host without one.
+    pub fn call_id(&self, number: u64) -> ToolCallId {
+        ToolCallId(format!("{self}-{number}"))
+    }
+}
+
 /// Where a job stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -136,6 +150,28 @@ impl JobStatus {
             Self::Cancelled => "cancelled",
             Self::Archived => "archived",
         }
+    }
+}
+
+/// A text is not the word of a [`JobStatus`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a status is active, completed, failed, cancelled or archived")]
+pub struct InvalidJobStatus;
+
+impl FromStr for JobStatus {
+    type Err = InvalidJobStatus;
+
+    fn from_str(word: &str) -> Result<Self, InvalidJobStatus> {
+        [
+            Self::Active,
+            Self::Completed,
+            Self::Failed,
+            Self::Cancelled,
+            Self::Archived,
+        ]
+        .into_iter()
+        .find(|status| status.as_str() == word)
+        .ok_or(InvalidJobStatus)
     }
 }
 
@@ -196,7 +232,9 @@ mod tests {
         for status in all {
             let word = serde_json::to_string(&status).unwrap();
             assert_eq!(word.trim_matches('"'), status.as_str());
+            assert_eq!(status.as_str().parse(), Ok(status));
             assert_eq!(status.is_terminal(), status != Active);
         }
+        assert_eq!("Active".parse::<JobStatus>(), Err(InvalidJobStatus));
     }
 }

@@ -32,4 +32,4 @@ pub use maybe_send::{MaybeSend, MaybeSync};
 pub use memory::MemoryStore;
 pub use record::{Record, RecordError};
 pub use store::{Batch, Expectation, Key, Store, StoreError};
-pub use tool_output::{ToolOutputError, ToolOutputs};
+pub use tool_output::{Outcome, ToolOutputError, ToolOutputs};

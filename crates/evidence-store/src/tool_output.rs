@@ -10,6 +10,7 @@
 //! tool-output/<session>/<job>/process/<process>         the ProcessRecord
 //! tool-output/<session>/<job>/capture/<process>/<…>     what it wrote, as blobs
 //! retention/clock                                       the RetentionClock
+//! session                                               whose store it is, where it is one person's
 //! ```
 //!
 //! Everything that belongs to a job stands under its session. That is how ownership is checked: with
@@ -29,7 +30,7 @@ mod tests;
 
 use bytes::Bytes;
 use evidence_core::chunk::ChunkManifest;
-use evidence_core::cursor::{ReadAnswer, ReadRefusal, ReadRequest};
+use evidence_core::cursor::{ReadAnswer, ReadArguments, ReadRefusal, ReadRequest};
 use evidence_core::tool_output::{self, Handles, MAX_ARTIFACT_BYTES, MAX_JOB_BYTES};
 use evidence_core::{
     ArtifactDescriptor, JobId, JobStatus, SessionId, Sha256Digest, ToolCallId, ToolOutputRef,
@@ -46,6 +47,9 @@ use crate::store::{Batch, Expectation, Key, Store, StoreError};
 /// How often a change is tried again when others changed the same job in between. In each round one
 /// of the contenders gets through, so that this many of them can meet before one gives up.
 const MAX_ATTEMPTS: usize = 1000;
+
+/// Where [`ToolOutputs::own_session`] stands.
+const OWN_SESSION: &str = "session";
 
 /// What is recorded of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -237,6 +241,34 @@ impl<S: Store> ToolOutputs<S> {
         values.try_into().map_err(|_| StoreError::Damaged {
             reason: "the store answered another number of values than it was asked for".to_owned(),
         })
+    }
+
+    /// The session of a store that is one person's own, such as a browser's: all tabs and workers have
+    /// the same. `fresh` becomes it where there is none yet.
+    ///
+    /// # Errors
+    ///
+    /// [`ToolOutputError::Store`] and [`ToolOutputError::Integrity`].
+    pub async fn own_session(&self, fresh: SessionId) -> Result<SessionId, ToolOutputError> {
+        let key = Key::new(OWN_SESSION);
+        let [stored] = self.get([key.clone()]).await?;
+        if let Some(stored) = stored {
+            return Ok(Record::decode(&stored)?);
+        }
+        let batch = Batch {
+            expect: vec![(key.clone(), Expectation::Absent)],
+            put: vec![(key.clone(), Record(&fresh).encode()?)],
+            delete: Vec::new(),
+        };
+        match self.store.commit(batch).await {
+            // Another tab was first.
+            Err(StoreError::Conflict) => {
+                let [stored] = self.get([key]).await?;
+                let stored = stored.ok_or(ToolOutputError::Unavailable)?;
+                Ok(Record::decode(&stored)?)
+            }
+            committed => Ok(committed.map(|()| fresh)?),
+        }
     }
 
     /// Creates an active job that `session` owns, at the time `now_ms`; the record, and whether it was created now. A job
@@ -505,6 +537,27 @@ impl<S: Store> ToolOutputs<S> {
         Ok(fetched)
     }
 
+    /// What the model's tool [`READ_TOOL`](tool_output::READ_TOOL), called in `current_job`, answers:
+    /// the JSON of the range, with room left for the result around it.
+    ///
+    /// # Errors
+    ///
+    /// As of [`read`](Self::read). The tool is one of a job's, also when it reads another's output:
+    /// without the current job it is [`ToolOutputError::Unavailable`].
+    pub async fn read_tool(
+        &self,
+        session: &SessionId,
+        current_job: &JobId,
+        arguments: &ReadArguments,
+    ) -> Result<String, ToolOutputError> {
+        self.job(session, current_job).await?;
+        let job = arguments.job_id.as_ref().unwrap_or(current_job);
+        let range = self
+            .read(session, job, arguments.sha256, arguments.request)
+            .await?;
+        Ok(range.answer()?.for_tool().to_json())
+    }
+
     /// The complete bytes of an artifact, each chunk and the whole verified. This is what finds a
     /// manifest that was forged together with its own digest, which no partial read can.
     ///
@@ -557,6 +610,21 @@ impl<S: Store> ToolOutputs<S> {
         } else {
             Err(ToolOutputError::Integrity)
         }
+    }
+
+    /// The jobs of a session, by id.
+    ///
+    /// # Errors
+    ///
+    /// [`ToolOutputError::Store`].
+    pub async fn jobs(&self, session: &SessionId) -> Result<Vec<JobId>, ToolOutputError> {
+        let prefix = keys::session_prefix(session);
+        let keys = self.store.list(&prefix).await?;
+        let ids = keys.iter().filter_map(|key| {
+            let rest = key.as_str().strip_prefix(&prefix)?;
+            rest.strip_suffix("/job")?.parse().ok()
+        });
+        Ok(ids.collect())
     }
 
     /// The artifacts of a job, by digest.

@@ -6,6 +6,8 @@ use evidence_core::cursor::ReadRefusal;
 use evidence_store::{StoreError, ToolOutputError};
 use serde::Serialize;
 
+use crate::process::ProcessError;
+
 /// The word by which a program knows a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -16,6 +18,8 @@ pub enum ProblemCode {
     Unauthenticated,
     /// 404: unknown, expired or another session's, which is not said.
     Unavailable,
+    /// 403: the operator does not allow it.
+    NotAllowed,
     /// 409: the state does not allow it.
     Conflict,
     /// 413: the result is larger than what is stored.
@@ -39,6 +43,7 @@ impl ProblemCode {
             Self::InvalidRequest => "invalid_request",
             Self::Unauthenticated => "unauthenticated",
             Self::Unavailable => "unavailable",
+            Self::NotAllowed => "not_allowed",
             Self::Conflict => "conflict",
             Self::ResultTooLarge => "result_too_large",
             Self::OutOfRange => "out_of_range",
@@ -54,6 +59,7 @@ impl ProblemCode {
             Self::InvalidRequest => (400, "Bad Request"),
             Self::Unauthenticated => (401, "Unauthorized"),
             Self::Unavailable => (404, "Not Found"),
+            Self::NotAllowed => (403, "Forbidden"),
             Self::Conflict => (409, "Conflict"),
             Self::ResultTooLarge => (413, "Content Too Large"),
             Self::OutOfRange => (416, "Range Not Satisfiable"),
@@ -223,6 +229,19 @@ impl From<ReadRefusal> for Problem {
             more,
             ..Self::new(code, refusal)
         }
+    }
+}
+
+impl From<ProcessError> for Problem {
+    fn from(error: ProcessError) -> Self {
+        let code = match error {
+            ProcessError::ToolOutput(error) => return error.into(),
+            ProcessError::Arguments(_) => ProblemCode::InvalidRequest,
+            ProcessError::NoProcesses => return Self::unavailable(),
+            ProcessError::NotAllowed => ProblemCode::NotAllowed,
+            ProcessError::TooMany => ProblemCode::Conflict,
+        };
+        Self::new(code, error)
     }
 }
 

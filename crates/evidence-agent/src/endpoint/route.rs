@@ -1,6 +1,7 @@
 //! Which request a method and a path are.
 
 use evidence_core::cursor::percent_decoded;
+use evidence_core::process::{POLL_TOOL, START_TOOL, STOP_TOOL};
 use evidence_core::tool_output::READ_TOOL;
 
 use super::problem::Problem;
@@ -18,6 +19,8 @@ pub enum Route {
     ReadToolOutput,
     /// `POST /v1/jobs/{job}/tools/akh_read_tool_output`
     CallReadTool,
+    /// `POST /v1/jobs/{job}/tools/exec_start`, `…/exec_poll` or `…/exec_stop`
+    CallProcessTool,
     /// `POST /v1/envelope-check`
     CheckEnvelope,
     /// Anything else, and requests of nobody.
@@ -33,6 +36,7 @@ impl Route {
             Self::RecordToolResult => "record_tool_result",
             Self::ReadToolOutput => "read_tool_output",
             Self::CallReadTool => "call_read_tool",
+            Self::CallProcessTool => "call_process_tool",
             Self::CheckEnvelope => "check_envelope",
             Self::Unknown => "unknown",
         }
@@ -54,6 +58,11 @@ pub(super) fn parse(method: &str, path: &str) -> Result<(Route, Vec<String>), Pr
         }
         ["", "v1", "jobs", job, "tools", tool] if *tool == READ_TOOL => {
             ("POST", &[Route::CallReadTool], &[*job])
+        }
+        ["", "v1", "jobs", job, "tools", tool]
+            if [START_TOOL, POLL_TOOL, STOP_TOOL].contains(tool) =>
+        {
+            ("POST", &[Route::CallProcessTool], &[*job, *tool])
         }
         ["", "v1", "envelope-check"] => ("POST", &[Route::CheckEnvelope], &[]),
         _ => return Err(Problem::unavailable()),

@@ -7,8 +7,6 @@ mod memory;
 mod path;
 mod tree;
 
-use std::collections::BTreeMap;
-
 use evidence_core::{RawJson, Sha256Digest, ToolResult};
 use evidence_store::{ArtifactError, ToolOutputError};
 
@@ -81,6 +79,15 @@ pub trait Workspace {
         Ok(ToolResult::from_text(true, text))
     }
 
+    /// Whether `call` may start the program `argv`: what the policy allows, and then the operator.
+    ///
+    /// # Errors
+    ///
+    /// [`ToolError::Refused`]; a workspace that knows no programs always does.
+    async fn authorize(&mut self, _call: &ToolCall, _argv: &[String]) -> Result<(), ToolError> {
+        Err(ToolError::refused("command is not allowed"))
+    }
+
     /// What the model is told first.
     fn instructions(&self) -> String {
         system_prompt(self.policy())
@@ -101,8 +108,8 @@ pub struct ToolWorkspace<F, C = NoCommands, O = Unattended> {
     commands: C,
     operator: O,
     policy: ToolPolicy,
-    /// The digest of each file as the model last saw or left it.
-    seen: BTreeMap<String, Sha256Digest>,
+    /// The digest of each file as the model last saw or left it. They are as few as its steps.
+    seen: Vec<(String, Sha256Digest)>,
     changed_by_commands: Vec<String>,
 }
 
@@ -116,7 +123,7 @@ impl<F: FileTree> ToolWorkspace<F> {
 impl<F: FileTree, C: CommandRunner, O: Operator> ToolWorkspace<F, C, O> {
     /// A workspace with commands and an operator.
     pub fn with(tree: F, policy: ToolPolicy, commands: C, operator: O) -> Self {
-        let (seen, changed_by_commands) = (BTreeMap::new(), Vec::new());
+        let (seen, changed_by_commands) = (Vec::new(), Vec::new());
         Self {
             tree,
             commands,
@@ -181,16 +188,23 @@ impl<F: FileTree, C: CommandRunner, O: Operator> ToolWorkspace<F, C, O> {
     fn read_file(&mut self, path: &str) -> Result<String, ToolError> {
         let path = WorkspacePath::parse(path)?;
         let text = self.read_text(&path)?;
-        self.seen
-            .insert(path.to_string(), Sha256Digest::of(text.as_bytes()));
+        self.remember(&path, &text);
         Ok(text)
+    }
+
+    /// The model has seen or written this text of the file.
+    fn remember(&mut self, path: &WorkspacePath, text: &str) {
+        self.seen.retain(|(seen, _)| seen != path.as_str());
+        let state = Sha256Digest::of(text.as_bytes());
+        self.seen.push((path.to_string(), state));
     }
 
     /// The current text, when the model has seen it as it is now.
     fn seen_text(&self, path: &WorkspacePath) -> Result<String, ToolError> {
         let text = self.read_text(path)?;
-        let seen = self.seen.get(path.as_str());
-        if seen == Some(&Sha256Digest::of(text.as_bytes())) {
+        let state = Sha256Digest::of(text.as_bytes());
+        let mut seen = self.seen.iter();
+        if seen.any(|(seen, digest)| seen == path.as_str() && *digest == state) {
             Ok(text)
         } else {
             Err(ToolError::refused(
@@ -237,8 +251,7 @@ impl<F: FileTree, C: CommandRunner, O: Operator> ToolWorkspace<F, C, O> {
         // The operator may have taken a while: the file must still be the one that was seen.
         self.check_write(path, content)?;
         self.tree.write(path, content.as_bytes())?;
-        self.seen
-            .insert(path.to_string(), Sha256Digest::of(content.as_bytes()));
+        self.remember(path, content);
         Ok(())
     }
 
@@ -275,15 +288,7 @@ impl<F: FileTree, C: CommandRunner, O: Operator> ToolWorkspace<F, C, O> {
         call: &ToolCall,
         argv: &[String],
     ) -> Result<CommandOutput, ToolError> {
-        if !self
-            .policy
-            .allowed_commands
-            .iter()
-            .any(|allowed| allowed == argv)
-        {
-            return Err(ToolError::refused("command is not allowed"));
-        }
-        self.approve(call).await?;
+        self.authorize(call, argv).await?;
         let before = self.tree.snapshot();
         let output = self.commands.run(argv).await.map_err(ToolError::Refused)?;
         let after = self.tree.snapshot();
@@ -310,6 +315,14 @@ impl<F: FileTree, C: CommandRunner, O: Operator> Workspace for ToolWorkspace<F, 
         self.changed_by_commands.clone()
     }
 
+    async fn authorize(&mut self, call: &ToolCall, argv: &[String]) -> Result<(), ToolError> {
+        let mut allowed = self.policy.allowed_commands.iter();
+        if !allowed.any(|allowed| allowed == argv) {
+            return Err(ToolError::refused("command is not allowed"));
+        }
+        self.approve(call).await
+    }
+
     async fn execute(&mut self, call: &ToolCall) -> Result<String, ToolError> {
         match call {
             ToolCall::ListFiles { path } => self.list_files(path.as_deref()),
@@ -327,6 +340,7 @@ impl<F: FileTree, C: CommandRunner, O: Operator> Workspace for ToolWorkspace<F, 
             ToolCall::ReadToolOutput(_) => {
                 Err(ToolError::refused("this workspace stores no tool output"))
             }
+            ToolCall::Process(_) => Err(ToolError::refused("no programs can be started here")),
         }
     }
 

@@ -13,6 +13,7 @@ use axum::routing::get;
 use evidence_agent::endpoint::{
     Endpoint, MAX_BODY_BYTES, Problem, Request, Response, Route, TOOL_CALL_ID,
 };
+use evidence_agent::process::{AllowList, ChildProcesses, ProcessHost};
 use evidence_core::SessionId;
 use evidence_store::DirectoryStore;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -20,6 +21,7 @@ use tracing::info;
 
 use super::metrics::Metrics;
 use super::sessions::Sessions;
+use super::sweeper::Sweeper;
 
 /// The description of the endpoint (OpenAPI 3.1).
 const OPENAPI: &str = include_str!("openapi.json");
@@ -29,21 +31,38 @@ const BODY_MEMORY_BYTES: usize = 256 * 1024 * 1024;
 /// The unit in which that memory is given out.
 const BODY_SHARE_BYTES: usize = 64 * 1024;
 
+/// The processes that an operator allows.
+type Processes = AllowList<ProcessHost<DirectoryStore, ChildProcesses>>;
+
+/// The time, in milliseconds since 1970.
+pub fn now_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
+}
+
 /// What all connections share.
 pub struct Service {
-    endpoint: Endpoint<DirectoryStore>,
+    endpoint: Endpoint<DirectoryStore, Processes>,
     sessions: Sessions,
+    sweeper: Arc<Sweeper>,
     metrics: Metrics,
     body_shares: Semaphore,
     timeout: Duration,
 }
 
 impl Service {
-    /// Serves `store` to `sessions`, whose clients send their bodies within `timeout`.
-    pub fn new(store: DirectoryStore, sessions: Sessions, timeout: Duration) -> Self {
+    /// Serves `store` and `processes` to `sessions`, whose clients send their bodies within `timeout`.
+    pub fn new(
+        store: DirectoryStore,
+        processes: Processes,
+        sessions: Sessions,
+        sweeper: Arc<Sweeper>,
+        timeout: Duration,
+    ) -> Self {
         Self {
-            endpoint: Endpoint::new(store),
+            endpoint: Endpoint::new(store).with_processes(processes),
             sessions,
+            sweeper,
             metrics: Metrics::default(),
             body_shares: Semaphore::new(BODY_MEMORY_BYTES / BODY_SHARE_BYTES),
             timeout,
@@ -60,8 +79,6 @@ impl Service {
     }
 
     async fn answer(&self, request: axum::extract::Request) -> (Response, usize) {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let now_ms = now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX));
         let (parts, body) = request.into_parts();
         let target = parts
             .uri
@@ -86,8 +103,11 @@ impl Service {
         };
         let response = self
             .endpoint
-            .respond(session.as_ref(), request, now_ms)
+            .respond(session.as_ref(), request, now_ms())
             .await;
+        if matches!(response.route, Route::CreateJob | Route::ChangeJob) {
+            self.sweeper.ask();
+        }
         (response, received_bytes)
     }
 

@@ -3,6 +3,8 @@
 #![cfg(unix)]
 
 mod faults;
+mod processes;
+mod retention;
 mod server;
 mod sessions;
 
@@ -279,7 +281,7 @@ fn the_tool_reads_by_cursor_and_leaves_room_for_its_envelope() {
         }
     }
     assert_eq!(text, result);
-    let unknown = server.request("POST", "/v1/jobs/j/tools/exec_start", "{}");
+    let unknown = server.request("POST", "/v1/jobs/j/tools/exec_shell", "{}");
     assert_eq!(
         (unknown.status, unknown.code()),
         (404, "unavailable".to_owned())
@@ -358,12 +360,13 @@ fn the_description_names_every_route_and_code() {
             );
         }
     }
-    assert_eq!(operations, 6);
+    assert_eq!(operations, 9);
     let codes = &description["components"]["schemas"]["Problem"]["properties"]["code"]["enum"];
     for code in [
         "invalid_request",
         "unauthenticated",
         "unavailable",
+        "not_allowed",
         "conflict",
         "result_too_large",
         "out_of_range",

@@ -7,7 +7,9 @@
 
 use bytes::Bytes;
 use evidence_core::process::{self, ProcessFacts, ProcessStatus, Stream, StreamFacts};
-use evidence_core::{JobId, ProcessId, SessionId, Sha256Digest, ToolCallId, ToolResult};
+use evidence_core::{
+    Generation, JobId, ProcessId, SessionId, Sha256Digest, ToolCallId, ToolResult,
+};
 use serde::{Deserialize, Serialize};
 
 use super::keys::JobKeys;
@@ -25,7 +27,7 @@ use crate::store::{Batch, Expectation, Store, StoreError};
 #[serde(deny_unknown_fields)]
 pub struct ProcessRecord {
     /// The host that started it. Another host cannot know it.
-    pub generation: String,
+    pub generation: Generation,
     /// Where it stands.
     pub status: ProcessStatus,
     /// The exit code, of a process that exited.
@@ -117,7 +119,7 @@ impl<S: Store> ToolOutputs<S> {
         job: &JobId,
         call: &ToolCallId,
         request: Sha256Digest,
-        generation: &str,
+        generation: &Generation,
     ) -> Result<Begun, ToolOutputError> {
         let keys = JobKeys::new(session, job);
         for _ in 0..MAX_ATTEMPTS {
@@ -145,7 +147,7 @@ impl<S: Store> ToolOutputs<S> {
                 reference: None,
             };
             let record = ProcessRecord {
-                generation: generation.to_owned(),
+                generation: generation.clone(),
                 status: ProcessStatus::Running,
                 exit_code: None,
                 signal: None,

@@ -9,7 +9,7 @@ use evidence_core::retention::{
     ARTIFACT_LIFETIME_MS, CAPTURE_LIFETIME_MS, OwnerState, RetentionClock, expired_jobs,
     is_capture_expired,
 };
-use evidence_core::{JobId, ProcessId, SessionId};
+use evidence_core::{Generation, JobId, ProcessId, SessionId};
 
 use super::keys::JobKeys;
 use super::processes::{Captured, ProcessRecord};
@@ -353,13 +353,13 @@ impl<S: Store> ToolOutputs<S> {
     /// [`ToolOutputError::Store`].
     pub async fn interrupt_processes_of_others(
         &self,
-        generation: &str,
+        generation: &Generation,
         now_ms: u64,
     ) -> Result<(), ToolOutputError> {
         for ((session, job), surveyed) in self.survey().await? {
             for SurveyedProcess { id, record, .. } in &surveyed.processes {
                 let is_orphan = record.as_ref().is_some_and(|record| {
-                    record.status == ProcessStatus::Running && record.generation != generation
+                    record.status == ProcessStatus::Running && record.generation != *generation
                 });
                 if is_orphan {
                     match self.interrupt_process(&session, &job, id, now_ms).await {

@@ -13,6 +13,10 @@ pub fn request(text: &str) -> Sha256Digest {
     Sha256Digest::of(text.as_bytes())
 }
 
+pub fn generation(name: &str) -> evidence_core::Generation {
+    name.parse().unwrap()
+}
+
 pub fn process(name: &str) -> evidence_core::ProcessId {
     name.parse().unwrap()
 }
@@ -20,7 +24,13 @@ pub fn process(name: &str) -> evidence_core::ProcessId {
 /// Begins a process of the job `j` of the session `s`.
 pub fn begin(outputs: &ToolOutputs<impl Store>, id: &str) -> Result<Begun, ToolOutputError> {
     let argv = request("argv");
-    block_on(outputs.begin_process(&session("s"), &job("j"), &call(id), argv, "host-1"))
+    block_on(outputs.begin_process(
+        &session("s"),
+        &job("j"),
+        &call(id),
+        argv,
+        &generation("host-1"),
+    ))
 }
 
 pub fn ended(id: &str, stdout: &[u8], stderr: &[u8]) -> EndedProcess {
@@ -89,7 +99,7 @@ fn a_process_is_recorded_before_it_starts_and_its_call_begins_it_once() {
         &job("j"),
         &call("c1"),
         request("other"),
-        "host-1",
+        &generation("host-1"),
     ));
     assert_eq!(other, Err(ToolOutputError::CallReused));
     let record = block_on(outputs.process(&session("s"), &job("j"), &process_id)).unwrap();
@@ -109,7 +119,8 @@ fn ownership_is_checked_on_every_call() {
     for (session_id, job_id) in [("other", "j"), ("s", "k")] {
         let (session, job, id) = (session(session_id), job(job_id), process("process-1"));
         let (c1, c9) = (call("c1"), call("c9"));
-        let begun = outputs.begin_process(&session, &job, &c9, request("x"), "host-1");
+        let host = generation("host-1");
+        let begun = outputs.begin_process(&session, &job, &c9, request("x"), &host);
         assert_eq!(block_on(begun), Err(ToolOutputError::Unavailable));
         let unavailable = Some(ToolOutputError::Unavailable);
         assert_eq!(
@@ -244,8 +255,9 @@ fn processes_of_a_host_that_is_gone_are_interrupted_and_others_are_not() {
     }
     finish(&outputs, &ended("process-1", b"done", b""), 1).unwrap();
     let (s, j) = (session("s"), job("j"));
-    block_on(outputs.begin_process(&s, &j, &call("c3"), request("x"), "host-2")).unwrap();
-    block_on(outputs.interrupt_processes_of_others("host-2", 5)).unwrap();
+    block_on(outputs.begin_process(&s, &j, &call("c3"), request("x"), &generation("host-2")))
+        .unwrap();
+    block_on(outputs.interrupt_processes_of_others(&generation("host-2"), 5)).unwrap();
     let status = |id| {
         block_on(outputs.process(&s, &j, &process(id)))
             .unwrap()
