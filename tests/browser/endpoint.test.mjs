@@ -392,11 +392,16 @@ test("a job holds at most 128 MiB, identical artifacts counted once", async (t) 
 });
 
 test("when storage is exhausted the call is refused and nothing is half stored", async (t) => {
-  const page = await open(t);
+  const context = await browser.newContext();
+  t.after(() => context.close());
+  const page = await context.newPage();
   const { origin } = new URL(pageUrl);
-  const devtools = await page.context().newCDPSession(page);
-  // Chromium remembers for a while how much room it found: the limit comes before the first write.
-  await devtools.send("Storage.overrideQuotaForOrigin", { origin, quotaSize: 3_000_000 });
+  const devtools = await context.newCDPSession(page);
+  // Chromium remembers for a while how much room it found: the limit comes before the page. It leaves
+  // room for the page's own files.
+  await devtools.send("Storage.overrideQuotaForOrigin", { origin, quotaSize: 4_000_000 });
+  await page.goto(pageUrl);
+  await controlled(page);
   await createJob(page);
   const before = await store(page, resultOf(20_000));
   // Not to be compressed away: a browser may do that.
