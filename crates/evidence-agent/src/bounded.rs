@@ -1,8 +1,8 @@
 //! The workspace that keeps large results out of the prompt (contract A).
 
 use evidence_core::observation::{self, Observation};
-use evidence_core::range;
 use evidence_core::{ArtifactDescriptor, EvidenceLimits};
+use evidence_core::{range, selection};
 use evidence_store::{ArtifactStore, Store};
 
 use crate::action::{ToolCall, ToolName};
@@ -16,6 +16,7 @@ pub struct BoundedEvidenceWorkspace<W, S> {
     workspace: W,
     artifacts: ArtifactStore<S>,
     limits: EvidenceLimits,
+    lines_and_find: bool,
 }
 
 impl<W: Workspace, S: Store> BoundedEvidenceWorkspace<W, S> {
@@ -25,6 +26,17 @@ impl<W: Workspace, S: Store> BoundedEvidenceWorkspace<W, S> {
             workspace,
             artifacts,
             limits,
+            lines_and_find: false,
+        }
+    }
+
+    /// The same with lines and searches of artifacts ([`selection`]), which go beyond the contract: the
+    /// model is told of them, and their paths are answered.
+    #[must_use]
+    pub fn with_lines_and_find(self) -> Self {
+        Self {
+            lines_and_find: true,
+            ..self
         }
     }
 
@@ -41,6 +53,16 @@ impl<W: Workspace, S: Store> BoundedEvidenceWorkspace<W, S> {
     /// Where the complete results are.
     pub const fn artifacts(&self) -> &ArtifactStore<S> {
         &self.artifacts
+    }
+
+    async fn read_artifact(&self, path: &str) -> Result<String, ToolError> {
+        let max_range_bytes = self.limits.max_range_bytes();
+        if self.lines_and_find {
+            let answer = self.artifacts.select(path, max_range_bytes).await;
+            return answer.map_err(|refusal| ToolError::refused(refusal.to_string()));
+        }
+        let answer = self.artifacts.read_range(path, max_range_bytes).await;
+        answer.map_err(|refusal| ToolError::refused(refusal.to_string()))
     }
 }
 
@@ -93,14 +115,19 @@ impl<W: Workspace, S: Store> Workspace for BoundedEvidenceWorkspace<W, S> {
         self.workspace.modified_files()
     }
 
+    fn instructions(&self) -> String {
+        let instructions = self.workspace.instructions();
+        if !self.lines_and_find {
+            return instructions;
+        }
+        let selection = selection::instructions(self.limits.max_range_bytes());
+        format!("{instructions}\n{selection}")
+    }
+
     async fn execute(&mut self, call: &ToolCall) -> Result<String, ToolError> {
         if call.path().is_some_and(range::is_artifact_path) {
             return match call {
-                ToolCall::ReadFile { path } => self
-                    .artifacts
-                    .read_range(path, self.limits.max_range_bytes())
-                    .await
-                    .map_err(|refusal| ToolError::Refused(refusal.to_string())),
+                ToolCall::ReadFile { path } => self.read_artifact(path).await,
                 // The namespace can be read and nothing else.
                 _ => Err(ToolError::Refused("path is not accessible".to_owned())),
             };

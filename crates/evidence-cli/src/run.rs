@@ -54,6 +54,9 @@ pub struct Arguments {
     /// The most bytes of one range.
     #[arg(long, default_value_t = 512)]
     max_range_bytes: i64,
+    /// Let the model also read artifacts by lines and search them, which goes beyond the contract.
+    #[arg(long)]
+    lines_and_find: bool,
     /// The most replies.
     #[arg(long, default_value_t = 8)]
     max_steps: i64,
@@ -119,6 +122,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             .with_context(|| format!("cannot use {}", arguments.artifacts.display()))?;
         let artifacts = ArtifactStore::new(store, run_scope()?);
         let mut workspace = BoundedEvidenceWorkspace::new(tools, artifacts.clone(), limits);
+        if arguments.lines_and_find {
+            workspace = workspace.with_lines_and_find();
+        }
         let mut generator = ScriptedGenerator::new(replies, artifacts);
         let run = Run::new(&arguments.task, &workspace, agent_limits);
         let mut printed = Ok(());

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use bytes::Bytes;
 use evidence_core::chunk::ChunkManifest;
 use evidence_core::range::{RangePath, RangeRefusal};
+use evidence_core::selection::{SelectionPath, SelectionRefusal};
 use evidence_core::{ArtifactDescriptor, ArtifactId, Sha256Digest};
 
 use crate::blob::{self, BlobError, Place};
@@ -191,7 +192,14 @@ impl<S: Store> ArtifactStore<S> {
         path: &str,
         max_range_bytes: usize,
     ) -> Result<String, RangeRefusal> {
-        let path = RangePath::parse(path)?;
+        self.range(RangePath::parse(path)?, max_range_bytes).await
+    }
+
+    async fn range(
+        &self,
+        path: RangePath<'_>,
+        max_range_bytes: usize,
+    ) -> Result<String, RangeRefusal> {
         let (descriptor, manifest) = self
             .manifest(path.artifact_id())
             .await
@@ -202,6 +210,34 @@ impl<S: Store> ArtifactStore<S> {
             .await
             .map_err(|error| refusal(&error))?;
         Ok(range.answer(&descriptor, &bytes)?.render())
+    }
+
+    /// Answers a path of the artifacts' namespace where lines and searches are answered too.
+    ///
+    /// All of the artifact is read for that and verified as it is for a range, with no more than a few
+    /// chunks in memory at a time.
+    ///
+    /// # Errors
+    ///
+    /// The refusal for the path, the range, the lines, the search or the stored bytes.
+    pub async fn select(
+        &self,
+        path: &str,
+        max_range_bytes: usize,
+    ) -> Result<String, SelectionRefusal> {
+        let path = match SelectionPath::parse(path)? {
+            SelectionPath::Bytes(path) => return Ok(self.range(path, max_range_bytes).await?),
+            SelectionPath::Scan(path) => path,
+        };
+        let id = path.artifact_id();
+        let (descriptor, manifest) = self.manifest(id).await.map_err(|error| refusal(&error))?;
+        let mut scan = path.begin(descriptor.byte_count, max_range_bytes)?;
+        blob::scan(&self.store, &self.place(id), &manifest, |chunk| {
+            scan.push(chunk);
+        })
+        .await
+        .map_err(|error| refusal(&error.into()))?;
+        scan.answer(&descriptor)
     }
 
     /// The registered artifacts, by id.
