@@ -295,3 +295,6 @@ fn refusal(error: &ArtifactError) -> RangeRefusal {
         ArtifactError::Store(_) | ArtifactError::Unreadable => RangeRefusal::Unreadable,
     }
 }
+
+#[cfg(all(test, not(target_arch = "wasm32")))]
+mod tests;
