@@ -1,5 +1,6 @@
 //! Lines and searches over stored artifacts.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -32,7 +33,7 @@ fn log(chunks: usize) -> String {
     let mut log = String::new();
     let mut line = 1;
     while log.len() <= chunks * CHUNK_BYTES {
-        log.push_str(&format!("{line:08} warning: unused variable\n"));
+        writeln!(log, "{line:08} warning: unused variable").unwrap();
         line += 1;
     }
     log
