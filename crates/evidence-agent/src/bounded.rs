@@ -1,22 +1,23 @@
 //! The workspace that keeps large results out of the prompt (contract A).
 
 use evidence_core::observation::{self, Observation};
+use evidence_core::range;
 use evidence_core::{ArtifactDescriptor, EvidenceLimits};
-use evidence_core::{range, selection};
 use evidence_store::{ArtifactStore, Store};
 
 use crate::action::{ToolCall, ToolName};
 use crate::policy::ToolPolicy;
+use crate::selection::{LinesAndFind, Ranges, Selection};
 use crate::workspace::{ToolError, Workspace};
 
 /// Wraps a workspace: successful results over `max_inline_bytes` are stored and become bounded
 /// observations, range paths are answered from the store, everything else passes unchanged.
 #[derive(Debug)]
-pub struct BoundedEvidenceWorkspace<W, S> {
+pub struct BoundedEvidenceWorkspace<W, S, R = Ranges> {
     workspace: W,
     artifacts: ArtifactStore<S>,
     limits: EvidenceLimits,
-    lines_and_find: bool,
+    selection: R,
 }
 
 impl<W: Workspace, S: Store> BoundedEvidenceWorkspace<W, S> {
@@ -26,20 +27,23 @@ impl<W: Workspace, S: Store> BoundedEvidenceWorkspace<W, S> {
             workspace,
             artifacts,
             limits,
-            lines_and_find: false,
+            selection: Ranges,
         }
     }
 
-    /// The same with lines and searches of artifacts ([`selection`]), which go beyond the contract: the
-    /// model is told of them, and their paths are answered.
-    #[must_use]
-    pub fn with_lines_and_find(self) -> Self {
-        Self {
-            lines_and_find: true,
-            ..self
+    /// The same with lines and searches of artifacts, which go beyond the contract: the model is told
+    /// of them, and their paths are answered.
+    pub fn with_lines_and_find(self) -> BoundedEvidenceWorkspace<W, S, LinesAndFind> {
+        BoundedEvidenceWorkspace {
+            workspace: self.workspace,
+            artifacts: self.artifacts,
+            limits: self.limits,
+            selection: LinesAndFind,
         }
     }
+}
 
+impl<W: Workspace, S: Store, R: Selection> BoundedEvidenceWorkspace<W, S, R> {
     /// The wrapped workspace.
     pub const fn workspace(&self) -> &W {
         &self.workspace
@@ -53,16 +57,6 @@ impl<W: Workspace, S: Store> BoundedEvidenceWorkspace<W, S> {
     /// Where the complete results are.
     pub const fn artifacts(&self) -> &ArtifactStore<S> {
         &self.artifacts
-    }
-
-    async fn read_artifact(&self, path: &str) -> Result<String, ToolError> {
-        let max_range_bytes = self.limits.max_range_bytes();
-        if self.lines_and_find {
-            let answer = self.artifacts.select(path, max_range_bytes).await;
-            return answer.map_err(|refusal| ToolError::refused(refusal.to_string()));
-        }
-        let answer = self.artifacts.read_range(path, max_range_bytes).await;
-        answer.map_err(|refusal| ToolError::refused(refusal.to_string()))
     }
 }
 
@@ -102,7 +96,7 @@ pub async fn bound_result<S: Store>(
     })
 }
 
-impl<W: Workspace, S: Store> Workspace for BoundedEvidenceWorkspace<W, S> {
+impl<W: Workspace, S: Store, R: Selection> Workspace for BoundedEvidenceWorkspace<W, S, R> {
     fn policy(&self) -> &ToolPolicy {
         self.workspace.policy()
     }
@@ -117,17 +111,21 @@ impl<W: Workspace, S: Store> Workspace for BoundedEvidenceWorkspace<W, S> {
 
     fn instructions(&self) -> String {
         let instructions = self.workspace.instructions();
-        if !self.lines_and_find {
-            return instructions;
+        match self.selection.instructions(&self.limits) {
+            Some(selection) => format!("{instructions}\n{selection}"),
+            None => instructions,
         }
-        let selection = selection::instructions(self.limits.max_range_bytes());
-        format!("{instructions}\n{selection}")
     }
 
     async fn execute(&mut self, call: &ToolCall) -> Result<String, ToolError> {
         if call.path().is_some_and(range::is_artifact_path) {
             return match call {
-                ToolCall::ReadFile { path } => self.read_artifact(path).await,
+                ToolCall::ReadFile { path } => {
+                    let Self {
+                        artifacts, limits, ..
+                    } = self;
+                    self.selection.read(artifacts, path, limits).await
+                }
                 // The namespace can be read and nothing else.
                 _ => Err(ToolError::Refused("path is not accessible".to_owned())),
             };
