@@ -26,7 +26,7 @@ use core::cmp::Ordering;
 use self::find::FindScan;
 use self::lines::LineScan;
 use crate::artifact::{ArtifactDescriptor, ArtifactId};
-use crate::range::{NAMESPACE, RangePath, RangeRefusal, compare_decimal, is_decimal};
+use crate::range::{NAMESPACE, RangeRefusal, compare_decimal, is_decimal};
 
 /// The line before the JSON of an answer about lines.
 pub const LINES_HEADER: &str = "Artifact lines:\n";
@@ -45,15 +45,6 @@ pub fn instructions(max_range_bytes: usize) -> String {
          find looks for one exact, percent-encoded text. It answers the lines and byte ranges of the \
          first hits, and in hit_count the number of all; for further hits append ?after=<next_after>."
     )
-}
-
-/// A path of the artifacts' namespace, where lines and searches are answered.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SelectionPath<'a> {
-    /// Contract A's range.
-    Bytes(RangePath<'a>),
-    /// Bytes that have to be looked for.
-    Scan(ScanPath<'a>),
 }
 
 /// A parsed `.tool-artifacts/<id>/lines/…` or `.tool-artifacts/<id>/find/…`.
@@ -113,37 +104,6 @@ pub enum SelectionRefusal {
     AfterMidCodePoint,
 }
 
-impl<'a> SelectionPath<'a> {
-    /// Parses a path of the namespace.
-    ///
-    /// # Errors
-    ///
-    /// [`SelectionRefusal::MalformedLines`], [`SelectionRefusal::MalformedFind`],
-    /// [`SelectionRefusal::NotPercentEncoded`], and for everything that is neither of the two forms
-    /// [`RangeRefusal::Malformed`].
-    pub fn parse(path: &'a str) -> Result<Self, SelectionRefusal> {
-        let below = path.strip_prefix(NAMESPACE);
-        if let Some((id, request)) = below.and_then(|below| below.split_once('/')) {
-            let artifact_id = id.parse();
-            let scan = |request| {
-                artifact_id.map(|artifact_id| {
-                    Self::Scan(ScanPath {
-                        artifact_id,
-                        request,
-                    })
-                })
-            };
-            if let Some(lines) = request.strip_prefix("lines/") {
-                return scan(parse_lines(lines)?).map_err(|_| SelectionRefusal::MalformedLines);
-            }
-            if let Some(find) = request.strip_prefix("find/") {
-                return scan(parse_find(find)?).map_err(|_| SelectionRefusal::MalformedFind);
-            }
-        }
-        Ok(Self::Bytes(RangePath::parse(path)?))
-    }
-}
-
 fn parse_lines(lines: &str) -> Result<Request<'_>, SelectionRefusal> {
     let (first, last) = lines
         .split_once('-')
@@ -185,7 +145,33 @@ fn percent_decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-impl ScanPath<'_> {
+impl<'a> ScanPath<'a> {
+    /// Parses a path of the namespace. None when it is of neither form: what it says is then a
+    /// [`RangePath`](crate::range::RangePath)'s to know.
+    ///
+    /// # Errors
+    ///
+    /// [`SelectionRefusal::MalformedLines`], [`SelectionRefusal::MalformedFind`] or
+    /// [`SelectionRefusal::NotPercentEncoded`].
+    pub fn parse(path: &'a str) -> Result<Option<Self>, SelectionRefusal> {
+        let below = path.strip_prefix(NAMESPACE);
+        let Some((id, form)) = below.and_then(|below| below.split_once('/')) else {
+            return Ok(None);
+        };
+        let (request, malformed) = if let Some(lines) = form.strip_prefix("lines/") {
+            (parse_lines(lines)?, SelectionRefusal::MalformedLines)
+        } else if let Some(find) = form.strip_prefix("find/") {
+            (parse_find(find)?, SelectionRefusal::MalformedFind)
+        } else {
+            return Ok(None);
+        };
+        let artifact_id = id.parse().map_err(|_| malformed)?;
+        Ok(Some(Self {
+            artifact_id,
+            request,
+        }))
+    }
+
     /// The artifact that the path names.
     pub const fn artifact_id(&self) -> ArtifactId {
         self.artifact_id

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use bytes::Bytes;
 use evidence_core::chunk::ChunkManifest;
 use evidence_core::range::{RangePath, RangeRefusal};
-use evidence_core::selection::{SelectionPath, SelectionRefusal};
+use evidence_core::selection::{ScanPath, SelectionRefusal};
 use evidence_core::{ArtifactDescriptor, ArtifactId, Sha256Digest};
 
 use crate::blob::{self, BlobError, Place};
@@ -192,14 +192,7 @@ impl<S: Store> ArtifactStore<S> {
         path: &str,
         max_range_bytes: usize,
     ) -> Result<String, RangeRefusal> {
-        self.range(RangePath::parse(path)?, max_range_bytes).await
-    }
-
-    async fn range(
-        &self,
-        path: RangePath<'_>,
-        max_range_bytes: usize,
-    ) -> Result<String, RangeRefusal> {
+        let path = RangePath::parse(path)?;
         let (descriptor, manifest) = self
             .manifest(path.artifact_id())
             .await
@@ -225,9 +218,8 @@ impl<S: Store> ArtifactStore<S> {
         path: &str,
         max_range_bytes: usize,
     ) -> Result<String, SelectionRefusal> {
-        let path = match SelectionPath::parse(path)? {
-            SelectionPath::Bytes(path) => return Ok(self.range(path, max_range_bytes).await?),
-            SelectionPath::Scan(path) => path,
+        let Some(path) = ScanPath::parse(path)? else {
+            return Ok(self.read_range(path, max_range_bytes).await?);
         };
         let id = path.artifact_id();
         let (descriptor, manifest) = self.manifest(id).await.map_err(|error| refusal(&error))?;
