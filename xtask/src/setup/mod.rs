@@ -41,6 +41,10 @@ pub enum Need {
     NodePackages,
     /// Chromium and its driver.
     Browser,
+    /// The maker of the documentation.
+    MdBook,
+    /// The packages of docs/package.json: typedoc, with the TypeScript that it works with.
+    TypeDoc,
     /// The tester of HTTP interfaces.
     Schemathesis,
 }
@@ -159,7 +163,10 @@ pub fn prepare(project: &Project, needs: &[Need]) -> Result<Environment> {
         tool.ensure(project)?;
     }
     if needed(Need::NodePackages) {
-        node::ensure(project)?;
+        node::ensure(project.root(), "wasm-opt and playwright-core")?;
+    }
+    if needed(Need::TypeDoc) {
+        node::ensure(&project.docs(), "typedoc")?;
     }
     if needed(Need::Schemathesis) {
         python::ensure(project, &project.root().join("tests/http/requirements.txt"))?;
@@ -178,7 +185,12 @@ fn tools(project: &Project, needs: &[Need]) -> Result<Vec<CargoTool>> {
             Need::WasmBindgen => tools.push(CargoTool::wasm_bindgen(project)?),
             Need::Trunk => tools.push(CargoTool::trunk()),
             Need::WasmPack => tools.push(CargoTool::wasm_pack()),
-            Need::WasmTarget | Need::NodePackages | Need::Browser | Need::Schemathesis => {}
+            Need::MdBook => tools.push(CargoTool::mdbook()),
+            Need::WasmTarget
+            | Need::NodePackages
+            | Need::Browser
+            | Need::TypeDoc
+            | Need::Schemathesis => {}
         }
     }
     Ok(tools)
