@@ -20,6 +20,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 pub use self::browser::Browser;
+use self::debian::Missing;
 use self::tools::CargoTool;
 pub use self::wasm_target::TARGET as WASM_TARGET;
 use self::wasm_target::{Search, WasmToolchain};
@@ -47,6 +48,8 @@ pub enum Need {
     TypeDoc,
     /// The tester of HTTP interfaces.
     Schemathesis,
+    /// What the commands in the book use beside our own.
+    BookPrograms,
 }
 
 /// What set-up found: the programs that the commands start, and how.
@@ -151,6 +154,17 @@ pub fn prepare(project: &Project, needs: &[Need]) -> Result<Environment> {
     if needed(Need::Schemathesis) && !python::can_make_environments() {
         packages.push(python::packages());
     }
+    let book_programs = ["curl", "jq"];
+    if needed(Need::BookPrograms)
+        && book_programs
+            .iter()
+            .any(|name| process::find_on_path(name).is_none())
+    {
+        packages.push(Missing {
+            packages: &["curl", "jq"],
+            purpose: "the commands that the documentation shows",
+        });
+    }
     debian::install(&packages)?;
 
     if build_toolchain {
@@ -190,6 +204,7 @@ fn tools(project: &Project, needs: &[Need]) -> Result<Vec<CargoTool>> {
             | Need::NodePackages
             | Need::Browser
             | Need::TypeDoc
+            | Need::BookPrograms
             | Need::Schemathesis => {}
         }
     }
