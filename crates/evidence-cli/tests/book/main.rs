@@ -42,6 +42,7 @@ fn every_command_in_the_book_runs_and_prints_what_it_says() {
 #[test]
 fn every_json_in_the_book_is_what_the_code_makes() {
     let mut compared = 0;
+    let mut differences = Vec::new();
     for (page, blocks) in book() {
         for Block { kind, line, text } in blocks {
             let Some(name) = kind.strip_prefix("json") else {
@@ -49,11 +50,12 @@ fn every_json_in_the_book_is_what_the_code_makes() {
             };
             let name = name.strip_prefix(',').unwrap_or_default();
             if let Err(difference) = shown::check_json(name, &text) {
-                panic!("{}:{line}: {difference}", page.display());
+                differences.push(format!("{}:{line}: {difference}", page.display()));
             }
             compared += 1;
         }
     }
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
     assert!(compared > 15, "only {compared} blocks were found");
 }
 

@@ -233,7 +233,7 @@ impl Outputs {
     fn read(&self) -> String {
         let (session, job) = owner();
         let sha256 = &self.reference()["sha256"];
-        let arguments = format!(r#"{{"sha256":{sha256},"offset":98000,"limit":60}}"#);
+        let arguments = format!(r#"{{"sha256":{sha256},"offset":99523,"limit":50}}"#);
         let arguments = ReadArguments::parse(&arguments).unwrap();
         block_on(self.outputs.read_tool(&session, &job, &arguments)).unwrap()
     }
