@@ -198,6 +198,7 @@ fn wasm_lints(environment: &Environment, tested: &[PathBuf]) -> Result<Tally> {
         .map(OsStr::new),
     );
     lint(&["--lib", "--bins"], &packages)?;
+    lint(&["--features", "processes"], &[OsStr::new("evidence-wasm")])?;
     Ok(Tally::PASS)
 }
 
