@@ -29,6 +29,9 @@ const CRATES: [&str; 3] = ["evidence-core", "evidence-store", "evidence-agent"];
 /// Everything below the root that the documentation is made from.
 const SOURCES: [&str; 4] = ["Cargo.lock", "Cargo.toml", "crates", "docs"];
 
+/// What of them the library for JavaScript is made from.
+const LIBRARY_SOURCES: [&str; 3] = ["Cargo.lock", "Cargo.toml", "crates"];
+
 /// Where the documentation is, beside the page that it embeds.
 pub fn place(project: &Project) -> PathBuf {
     project.dist().join("docs")
@@ -76,14 +79,18 @@ fn rust(project: &Project, place: &Path) -> Result<()> {
 /// What typedoc says of the types that wasm-bindgen has written.
 fn typescript(environment: &Environment, place: &Path) -> Result<()> {
     let project = environment.project();
-    page::build_library(environment)?;
+    // The build with processes has all that the other has.
+    let types = project.library_with_processes().join("evidence_wasm.d.ts");
+    if !page::is_newer_than(&types, project, &LIBRARY_SOURCES)? {
+        page::build_library(environment)?;
+    }
     let mut typedoc = environment.tool("node")?;
     typedoc
         .arg(project.docs().join("node_modules/typedoc/bin/typedoc"))
         .arg("--options")
         .arg(project.docs().join("typedoc.json"))
         .arg("--entryPoints")
-        .arg(project.library().join("evidence_wasm.d.ts"))
+        .arg(types)
         .arg("--out")
         .arg(place);
     process::run(&mut typedoc)
