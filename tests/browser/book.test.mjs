@@ -95,9 +95,15 @@ test("every link in the book leads somewhere", async () => {
 test("every JavaScript example in the book runs", async () => {
   const found = await examples("js");
   assert.ok(found.length >= 5, `only ${found.length} examples were found`);
+  await run(found, "plain");
+  await run(await examples("js,processes"), "processes");
+});
+
+/** Runs examples over this build of the library. */
+async function run(examples, build) {
   const context = await browser.newContext();
-  const page = await openLibrary(context);
-  for (const { name, code } of found) {
+  const page = await openLibrary(context, build);
+  for (const { name, code } of examples) {
     const problem = await page.evaluate(async (code) => {
       let failed;
       console.assert = (holds) => {
@@ -116,7 +122,7 @@ test("every JavaScript example in the book runs", async () => {
     assert.equal(problem, undefined, `${name}:\n${code}`);
   }
   await context.close();
-});
+}
 
 test("every HTML example in the book shows a playground, on a page of another origin", async () => {
   const found = await examples("html");

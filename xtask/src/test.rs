@@ -239,7 +239,8 @@ fn page_tests(
     node.args(tests)
         .env("PAGE_URL", server.url())
         .env("DIST", project.dist())
-        .env("LIBRARY", project.library());
+        .env("LIBRARY", project.library())
+        .env("LIBRARY_WITH_PROCESSES", project.library_with_processes());
     if let Some(page) = embedded_in {
         node.env("EMBEDDED_URL", format!("{}{page}", server.url()));
     }
