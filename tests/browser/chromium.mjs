@@ -22,16 +22,18 @@ export function launch() {
 }
 
 /** What of a tab is the embedded page's, where it is embedded. */
-const OF_FRAME = new Set(["evaluate", "getByRole", "getByText", "locator", "title", "waitForFunction"]);
+const OF_FRAME = new Set(["evaluate", "title", "waitForFunction"]);
+/** The same, of what still finds something after a reload. */
+const OF_LOCATOR = new Set(["getByLabel", "getByRole", "getByText", "locator"]);
 
 /** A tab of the book as a tab of the page that is embedded there. */
 export async function embedded(tab) {
+  const element = tab.locator("bounded-evidence-playground");
+  const inside = element.locator("iframe");
   let frame;
   const enter = async () => {
-    const element = tab.locator("bounded-evidence-playground");
     // It loads when it is seen.
     await element.scrollIntoViewIfNeeded();
-    const inside = element.locator("iframe");
     // The keyboard's way through the book is not the page's.
     await inside.focus();
     frame = await (await inside.elementHandle()).contentFrame();
@@ -46,7 +48,7 @@ export async function embedded(tab) {
       if (name === "reload") {
         return reload;
       }
-      const owner = OF_FRAME.has(name) ? frame : tab;
+      const owner = OF_LOCATOR.has(name) ? inside.contentFrame() : OF_FRAME.has(name) ? frame : tab;
       const value = owner[name];
       return typeof value === "function" ? value.bind(owner) : value;
     },
