@@ -19,6 +19,8 @@ mod intake;
 mod limits;
 mod measured;
 mod parameters;
+mod player;
+mod processes;
 mod runner;
 mod samples;
 mod script;

@@ -7,7 +7,7 @@ use leptos::prelude::{Set as _, window};
 use web_sys::UrlSearchParams;
 
 use crate::limits::{Limit, LimitInputs};
-use crate::samples::Sample;
+use crate::samples::{RecordedSample, Sample};
 use crate::state::{Contract, Playground};
 
 /// Set by `bounded-evidence-playground.js`, and read by `web/embedded.js`, too.
@@ -94,6 +94,15 @@ impl Parameters {
         found.cloned().map(Some).ok_or_else(|| {
             format!("This page was asked for the sample {name:?}, which is none. Choose another.")
         })
+    }
+
+    /// The recorded command that is asked for, if the sample is one.
+    pub fn recording(&self, recordings: &[RecordedSample]) -> Option<RecordedSample> {
+        let name = self.sample.as_ref()?;
+        recordings
+            .iter()
+            .find(|sample| sample.file == *name)
+            .cloned()
     }
 
     /// The script that is asked for.

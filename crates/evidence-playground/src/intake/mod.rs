@@ -15,9 +15,9 @@ use self::candidates::{Candidate, of_file_list, of_transfer};
 use self::rules::{Refusal, check_bytes, check_path, check_size};
 use crate::browser;
 use crate::parameters::Parameters;
-use crate::samples::{self, Sample};
+use crate::samples::{self, RecordedSample, Sample};
 use crate::script;
-use crate::state::Playground;
+use crate::state::{Contract, Playground};
 
 /// A user who drops a whole disk is not told about every file of it.
 const MAX_REFUSALS_SHOWN: usize = 4;
@@ -35,22 +35,35 @@ impl Playground {
     /// then the script that it was asked for.
     pub fn load_first_sample(self, parameters: Parameters) {
         spawn_local(async move {
+            match samples::recordings().await {
+                Ok(list) => self.recordings.set(list),
+                Err(error) => self.notify(error),
+            }
             match samples::list().await {
                 Ok(list) => {
-                    let first = parameters.sample(&list).unwrap_or_else(|error| {
-                        self.notify(error);
-                        None
-                    });
+                    let recorded = self
+                        .recordings
+                        .with_untracked(|recordings| parameters.recording(recordings));
+                    let first = match parameters.sample(&list) {
+                        _ if recorded.is_some() => None,
+                        Ok(first) => first,
+                        Err(error) => {
+                            self.notify(error);
+                            None
+                        }
+                    };
                     self.samples.set(list);
                     // A file may have been dropped in the meantime.
                     let is_empty = self
                         .files
                         .with_untracked(|files| files.files().next().is_none());
-                    if let (Some(first), true) = (first, is_empty) {
-                        self.load_sample(first).await;
-                        if let Some(script) = parameters.script() {
-                            self.script.set(script.to_owned());
-                        }
+                    match (recorded, first) {
+                        (Some(recorded), _) if is_empty => self.load_recording(recorded).await,
+                        (None, Some(first)) if is_empty => self.load_sample(first).await,
+                        _ => return,
+                    }
+                    if let Some(script) = parameters.script() {
+                        self.script.set(script.to_owned());
                     }
                 }
                 Err(error) => self.notify(error),
@@ -63,6 +76,7 @@ impl Playground {
         match samples::fetch(&sample).await {
             Ok(bytes) => {
                 self.reset();
+                self.recording.set(None);
                 self.files
                     .set([(sample.file.as_str(), bytes)].into_iter().collect());
                 self.task.set(sample.task);
@@ -71,6 +85,31 @@ impl Playground {
             }
             Err(error) => self.notify(error),
         }
+    }
+
+    /// Puts a recorded command in the place of everything that is there.
+    pub async fn load_recording(self, sample: RecordedSample) {
+        match samples::fetch_recording(&sample).await {
+            Ok(recording) => {
+                self.reset();
+                self.files.set(MemoryTree::new());
+                // Processes are a part of contract B alone.
+                self.contract.set(Contract::ToolOutput);
+                self.task.set(sample.task);
+                self.write_following(&recording.argv, &sample.answer);
+                self.recording.set(Some(recording));
+                self.sample.set(Some(sample.file));
+            }
+            Err(error) => self.notify(error),
+        }
+    }
+
+    /// Writes a script that follows a command and finds a text in its standard error.
+    pub fn write_following(self, argv: &[String], needle: &str) {
+        let written = script::following(argv, needle);
+        self.needle.set(needle.to_owned());
+        self.written_script.set(written.clone());
+        self.script.set(written);
     }
 
     /// Takes what was dropped.
@@ -181,6 +220,7 @@ impl Playground {
         self.reset();
         if replaces_sample {
             self.sample.set(None);
+            self.recording.set(None);
             self.files.set(MemoryTree::new());
             self.task.set(FIRST_TASK.to_owned());
         }
