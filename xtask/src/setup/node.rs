@@ -1,4 +1,4 @@
-//! Packages from npm: wasm-opt, the driver of the page's tests, and what documents the TypeScript types.
+//! The packages of a package.json, as its lock file names them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ pub fn programs(project: &Project) -> PathBuf {
     project.root().join("node_modules/.bin")
 }
 
-/// Installs the packages that the package-lock.json of this directory names, unless they are there.
+/// Installs the packages that a directory's package-lock.json names, unless they are there.
 pub fn ensure(directory: &Path, purpose: &str) -> Result<()> {
     check_version(
         &process::read(process::command("node").arg("--version"))
@@ -25,14 +25,13 @@ pub fn ensure(directory: &Path, purpose: &str) -> Result<()> {
     let lock = fs::read(directory.join("package-lock.json"))?;
     // npm leaves no trace of the lock file that it installed from, so a copy
     // is kept; it goes away with node_modules.
-    let packages = directory.join("node_modules");
-    let installed = packages.join(".installed-package-lock.json");
+    let installed = directory.join("node_modules/.installed-package-lock.json");
     if fs::read(&installed).is_ok_and(|installed| installed == lock) {
         return Ok(());
     }
     announce(&format!(
         "{} is missing or out of date; running npm ci for {purpose}",
-        packages.display()
+        directory.join("node_modules").display()
     ));
     let mut npm = process::command("npm");
     npm.args(["ci", "--no-audit", "--no-fund"])

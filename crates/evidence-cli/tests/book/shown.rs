@@ -89,9 +89,10 @@ pub fn check_json(name: &str, text: &str) -> Result<(), String> {
         "observation" => RangePaths::new().observation,
         "range-answer" => {
             let paths = RangePaths::new();
-            let answer = paths.read(".tool-artifacts/<id>/bytes/97102-97152");
-            answer.split_once('\n').unwrap().1.to_owned()
+            without_header(&paths.read(".tool-artifacts/<id>/bytes/97102-97152"))
         }
+        "lines-answer" => RangePaths::new().select(".tool-artifacts/<id>/lines/2202-2203"),
+        "find-answer" => RangePaths::new().select(".tool-artifacts/<id>/find/error%5BE0282%5D"),
         "bounded-result" => Outputs::new().bounded,
         "elided-receipt" => Outputs::elided_receipt(),
         "read-arguments" => {
@@ -152,12 +153,18 @@ pub fn refusal(name: &str, given: &str) -> String {
                 .to_string()
         }
         "refusals" => RangePaths::new().read(given),
+        "selections" => RangePaths::new().refuse_selection(given),
         "protocol" => {
             let tools = ToolPolicy::default().available_tools();
             error_line(&Action::parse(given, Some(&tools)).unwrap_err())
         }
         other => panic!("nothing here is called {other:?}"),
     }
+}
+
+/// The JSON of an answer of contract A.
+fn without_header(answer: &str) -> String {
+    answer.split_once('\n').unwrap().1.to_owned()
 }
 
 fn log() -> String {
@@ -186,13 +193,25 @@ impl RangePaths {
     }
 
     fn read(&self, path: &str) -> String {
+        let path = self.named(path);
+        block_on(self.artifacts.read_range(&path, 512)).unwrap_or_else(|error| error_line(&error))
+    }
+
+    fn select(&self, path: &str) -> String {
+        without_header(&block_on(self.artifacts.select(&self.named(path), 512)).unwrap())
+    }
+
+    fn refuse_selection(&self, path: &str) -> String {
+        error_line(&block_on(self.artifacts.select(&self.named(path), 512)).unwrap_err())
+    }
+
+    /// The path with ids in the places of their names.
+    fn named(&self, path: &str) -> String {
         let kanji = block_on(self.artifacts.put(&"漢字".repeat(200))).unwrap();
         let other = format!("artifact-{}", "0".repeat(64));
-        let path = path
-            .replace("<id>", &self.descriptor.artifact_id.to_string())
+        path.replace("<id>", &self.descriptor.artifact_id.to_string())
             .replace("<kanji>", &kanji.artifact_id.to_string())
-            .replace("<other>", &other);
-        block_on(self.artifacts.read_range(&path, 512)).unwrap_or_else(|error| error_line(&error))
+            .replace("<other>", &other)
     }
 }
 
