@@ -21,6 +21,8 @@ pub enum Part {
     Page,
     /// Read when a person chooses it.
     Sample,
+    /// Documentation, which only links to the page.
+    Docs,
     /// Loaded when a live run asks for it.
     ModelWorker,
     /// Loaded by the model worker.
@@ -33,6 +35,8 @@ impl Part {
         let first = path.iter().next().unwrap_or_default().to_string_lossy();
         if first == "samples" {
             Self::Sample
+        } else if first == "docs" {
+            Self::Docs
         } else if first == "models" {
             Self::Model
         } else if first.starts_with("evidence-model-worker") {
@@ -60,7 +64,8 @@ pub fn files(directory: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Writes the list of the page's files and their digests, with a version that changes with any byte of dist/.
+/// Writes the list of the page's files and their digests, with a version that changes with any byte of
+/// dist/ but for the documentation, of which the service worker keeps nothing.
 pub fn write_list(dist: &Path) -> Result<()> {
     let mut page = BTreeMap::new();
     let mut contents = String::new();
@@ -69,7 +74,7 @@ pub fn write_list(dist: &Path) -> Result<()> {
         // Addresses have slashes on every system.
         let parts: Vec<_> = path.iter().map(|part| part.to_string_lossy()).collect();
         let name = parts.join("/");
-        if name == LIST {
+        if name == LIST || Part::of(path) == Part::Docs {
             continue;
         }
         let digest = Sha256Digest::of(&fs::read(&file)?);
@@ -99,6 +104,7 @@ mod tests {
         assert_eq!(of("models/tiny/model.safetensors"), Part::Model);
         assert_eq!(of("evidence-model-worker_bg.wasm"), Part::ModelWorker);
         assert_eq!(of("css/samples/a.css"), Part::Page);
+        assert_eq!(of("docs/samples/index.html"), Part::Docs);
     }
 
     #[test]
@@ -126,6 +132,8 @@ mod tests {
         let files =
             format!(r#""sha256":{{"index.html":"{digest}","samples/index.json":"{digest}"}}"#);
         assert!(first.contains(&files), "{first}");
+        assert_eq!(list(), first);
+        write("docs/index.html", "1");
         assert_eq!(list(), first);
         write("samples/a.log", "2");
         let second = list();

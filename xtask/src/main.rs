@@ -7,6 +7,7 @@ mod bench;
 mod conformance;
 mod description;
 mod dist;
+mod docs;
 mod page;
 mod process;
 mod project;
@@ -42,8 +43,10 @@ enum Command {
         #[arg(long, default_value_t = 8080)]
         port: u16,
     },
-    /// Write the deployable page to dist/.
+    /// Write the deployable page, with the documentation, to dist/.
     Build,
+    /// Write the documentation and the descriptions of both interfaces to dist/docs/.
+    Docs,
     /// Run all tests, or only the named groups.
     Test {
         /// What to run; everything when none is named.
@@ -100,15 +103,21 @@ fn run(command: Command) -> Result<ExitCode> {
     let project = Project::locate()?;
     match command {
         Command::Play { port } => {
-            let environment = setup::prepare(&project, page::NEEDS)?;
-            page::build(&environment)?;
+            build(&project)?;
             serve::play(&project.dist(), port)?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Build => {
-            let environment = setup::prepare(&project, page::NEEDS)?;
-            page::build(&environment)?;
+            build(&project)?;
             println!("The page is in {}.", project.dist().display());
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Docs => {
+            docs::build(&setup::prepare(&project, docs::NEEDS)?)?;
+            println!(
+                "The documentation is in {}.",
+                docs::place(&project).display()
+            );
             Ok(ExitCode::SUCCESS)
         }
         Command::Test { groups } => Ok(test::run(&project, &groups)),
@@ -161,4 +170,12 @@ fn run(command: Command) -> Result<ExitCode> {
             Ok(size::check(&project)?.exit_code())
         }
     }
+}
+
+/// Everything that is deployed.
+fn build(project: &Project) -> Result<()> {
+    let needs = [page::NEEDS, docs::NEEDS].concat();
+    let environment = setup::prepare(project, &needs)?;
+    page::build(&environment)?;
+    docs::build(&environment)
 }

@@ -35,7 +35,7 @@ const SOURCES: [&str; 8] = [
 pub fn build(environment: &Environment) -> Result<()> {
     let project = environment.project();
     let stamp = project.scratch().join("page-built");
-    if project.dist().join("index.html").is_file() && is_newer_than_sources(&stamp, project)? {
+    if project.dist().join("index.html").is_file() && is_newer_than(&stamp, project, &SOURCES)? {
         return Ok(());
     }
     // The stamp bears the time before the build, so that a file saved while
@@ -108,11 +108,12 @@ fn without_documentation(script: &str) -> String {
     kept
 }
 
-fn is_newer_than_sources(stamp: &Path, project: &Project) -> Result<bool> {
+/// Whether a stamp is newer than all of these sources below the root.
+pub fn is_newer_than(stamp: &Path, project: &Project, sources: &[&str]) -> Result<bool> {
     let Ok(built) = stamp.metadata().and_then(|metadata| metadata.modified()) else {
         return Ok(false);
     };
-    for source in SOURCES {
+    for source in sources {
         let path = project.root().join(source);
         if path.exists() && newest_change(&path)? >= built {
             return Ok(false);

@@ -37,6 +37,11 @@ impl Project {
         self.root.join("dist")
     }
 
+    /// The documentation's source.
+    pub fn docs(&self) -> PathBuf {
+        self.root.join("docs")
+    }
+
     /// The npm package of the library for JavaScript.
     pub fn library(&self) -> PathBuf {
         self.target().join("npm/evidence-wasm")

@@ -66,7 +66,7 @@ fn page_budgets(dist: &Path) -> Result<Vec<Budget>> {
             Part::Page => page.push(file),
             Part::ModelWorker if extension(&file) == Some("wasm") => worker.push(file),
             Part::Model => model.push(file),
-            Part::ModelWorker | Part::Sample => {}
+            Part::ModelWorker | Part::Sample | Part::Docs => {}
         }
     }
     let mut budgets = vec![Budget::new(

@@ -14,7 +14,7 @@ use crate::project::{Project, files_ending};
 use crate::serve::Server;
 use crate::setup::{self, Environment, Need};
 use crate::tally::{Runner, Tally};
-use crate::{description, page, process, size};
+use crate::{description, docs, page, process, size};
 
 /// Tests that are run together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -36,9 +36,11 @@ const BROWSER_NEEDS: &[Need] = &[
     Need::NodePackages,
     Need::WasmPack,
     Need::Browser,
+    Need::MdBook,
+    Need::TypeDoc,
 ];
 
-const NATIVE_NEEDS: &[Need] = &[Need::Schemathesis];
+const NATIVE_NEEDS: &[Need] = &[Need::Schemathesis, Need::BookPrograms];
 
 /// The path that the page is tested at: a project's path on a shared host.
 const PAGE_BASE: &str = "/some/project/path/";
@@ -82,7 +84,8 @@ pub fn run(project: &Project, groups: &[Group]) -> ExitCode {
         let library = run.attempt("library build", || page::build_library(&environment));
         let built = page.and(library);
         if wanted(Group::Browser) {
-            browser(&mut run, &environment, built.is_some());
+            let docs = run.attempt("documentation build", || docs::build(&environment));
+            browser(&mut run, &environment, built.and(docs).is_some());
         }
         if wanted(Group::Size) && built.is_some() {
             run.step("size", || size::check(project));
@@ -142,7 +145,14 @@ fn browser(run: &mut Run, environment: &Environment, built: bool) {
         counted(Runner::Conformance, &mut command)
     });
     if built {
-        run.step("page and library", || page_tests(environment));
+        run.step("page, library and book", || {
+            let tests = files_ending(&project.browser_tests(), ".test.mjs")?;
+            page_tests(environment, &tests, None)
+        });
+        run.step("page inside of the book", || {
+            let tests = [project.browser_tests().join("page.test.mjs")];
+            page_tests(environment, &tests, Some("docs/playground.html"))
+        });
     }
 }
 
@@ -209,9 +219,13 @@ fn vectors(project: &Project) -> Result<Vec<PathBuf>> {
     files_ending(&project.root().join("tests/vectors"), ".jsonl")
 }
 
-/// The tests in tests/browser/, against the page as a static host serves it
-/// and the library as npm packs it.
-fn page_tests(environment: &Environment) -> Result<Tally> {
+/// Tests of tests/browser/, against the page as a static host serves it and the library as npm packs
+/// it; or against the page as it is embedded in this page of the book.
+fn page_tests(
+    environment: &Environment,
+    tests: &[PathBuf],
+    embedded_in: Option<&str>,
+) -> Result<Tally> {
     let project = environment.project();
     let server = Server::start(&project.dist(), PAGE_BASE, 0)?;
     let mut node = environment.node_with_browser()?;
@@ -222,11 +236,14 @@ fn page_tests(environment: &Environment) -> Result<Tally> {
         // Two browsers at once take each other's time on a small machine.
         "--test-concurrency=1",
     ]);
-    node.args(files_ending(&project.browser_tests(), ".test.mjs")?)
+    node.args(tests)
         .env("PAGE_URL", server.url())
         .env("DIST", project.dist())
         .env("LIBRARY", project.library())
         .env("LIBRARY_WITH_PROCESSES", project.library_with_processes());
+    if let Some(page) = embedded_in {
+        node.env("EMBEDDED_URL", format!("{}{page}", server.url()));
+    }
     counted(Runner::Node, &mut node)
 }
 

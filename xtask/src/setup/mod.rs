@@ -20,6 +20,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 pub use self::browser::Browser;
+use self::debian::Missing;
 use self::tools::CargoTool;
 pub use self::wasm_target::TARGET as WASM_TARGET;
 use self::wasm_target::{Search, WasmToolchain};
@@ -41,8 +42,14 @@ pub enum Need {
     NodePackages,
     /// Chromium and its driver.
     Browser,
+    /// The maker of the documentation.
+    MdBook,
+    /// The packages of docs/package.json: typedoc, with the TypeScript that it works with.
+    TypeDoc,
     /// The tester of HTTP interfaces.
     Schemathesis,
+    /// What the commands in the book use beside our own.
+    BookPrograms,
 }
 
 /// What set-up found: the programs that the commands start, and how.
@@ -147,6 +154,17 @@ pub fn prepare(project: &Project, needs: &[Need]) -> Result<Environment> {
     if needed(Need::Schemathesis) && !python::can_make_environments() {
         packages.push(python::packages());
     }
+    let book_programs = ["curl", "jq"];
+    if needed(Need::BookPrograms)
+        && book_programs
+            .iter()
+            .any(|name| process::find_on_path(name).is_none())
+    {
+        packages.push(Missing {
+            packages: &["curl", "jq"],
+            purpose: "the commands that the documentation shows",
+        });
+    }
     debian::install(&packages)?;
 
     if build_toolchain {
@@ -159,7 +177,10 @@ pub fn prepare(project: &Project, needs: &[Need]) -> Result<Environment> {
         tool.ensure(project)?;
     }
     if needed(Need::NodePackages) {
-        node::ensure(project)?;
+        node::ensure(project.root(), "wasm-opt and playwright-core")?;
+    }
+    if needed(Need::TypeDoc) {
+        node::ensure(&project.docs(), "typedoc")?;
     }
     if needed(Need::Schemathesis) {
         python::ensure(project, &project.root().join("tests/http/requirements.txt"))?;
@@ -178,7 +199,13 @@ fn tools(project: &Project, needs: &[Need]) -> Result<Vec<CargoTool>> {
             Need::WasmBindgen => tools.push(CargoTool::wasm_bindgen(project)?),
             Need::Trunk => tools.push(CargoTool::trunk()),
             Need::WasmPack => tools.push(CargoTool::wasm_pack()),
-            Need::WasmTarget | Need::NodePackages | Need::Browser | Need::Schemathesis => {}
+            Need::MdBook => tools.push(CargoTool::mdbook()),
+            Need::WasmTarget
+            | Need::NodePackages
+            | Need::Browser
+            | Need::TypeDoc
+            | Need::BookPrograms
+            | Need::Schemathesis => {}
         }
     }
     Ok(tools)
