@@ -7,6 +7,7 @@ mod bench;
 mod conformance;
 mod description;
 mod dist;
+mod package;
 mod page;
 mod process;
 mod project;
@@ -43,6 +44,8 @@ enum Command {
     },
     /// Write the deployable page to dist/.
     Build,
+    /// Write the npm package and its tarball to target/npm/.
+    Package,
     /// Run all tests, or only the named groups.
     Test {
         /// What to run; everything when none is named.
@@ -97,6 +100,12 @@ fn run(command: Command) -> Result<ExitCode> {
             let environment = setup::prepare(&project, page::NEEDS)?;
             page::build(&environment)?;
             println!("The page is in {}.", project.dist().display());
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Package => {
+            let environment = setup::prepare(&project, package::NEEDS)?;
+            let tarball = package::build(&environment)?;
+            println!("The package is {}.", tarball.display());
             Ok(ExitCode::SUCCESS)
         }
         Command::Test { groups } => Ok(test::run(&project, &groups)),

@@ -39,6 +39,8 @@ pub enum Need {
     WasmPack,
     /// The packages of package.json, with wasm-opt among them.
     NodePackages,
+    /// The packages of npm/package.json: what the npm package is built with and tested against.
+    PackageNodePackages,
     /// Chromium and its driver.
     Browser,
     /// The tester of HTTP interfaces.
@@ -159,7 +161,13 @@ pub fn prepare(project: &Project, needs: &[Need]) -> Result<Environment> {
         tool.ensure(project)?;
     }
     if needed(Need::NodePackages) {
-        node::ensure(project)?;
+        node::ensure(project.root(), "wasm-opt and playwright-core")?;
+    }
+    if needed(Need::PackageNodePackages) {
+        node::ensure(
+            &crate::package::sources(project),
+            "building and testing the npm package",
+        )?;
     }
     if needed(Need::Schemathesis) {
         python::ensure(project, &project.root().join("tests/http/requirements.txt"))?;
@@ -178,7 +186,11 @@ fn tools(project: &Project, needs: &[Need]) -> Result<Vec<CargoTool>> {
             Need::WasmBindgen => tools.push(CargoTool::wasm_bindgen(project)?),
             Need::Trunk => tools.push(CargoTool::trunk()),
             Need::WasmPack => tools.push(CargoTool::wasm_pack()),
-            Need::WasmTarget | Need::NodePackages | Need::Browser | Need::Schemathesis => {}
+            Need::WasmTarget
+            | Need::NodePackages
+            | Need::PackageNodePackages
+            | Need::Browser
+            | Need::Schemathesis => {}
         }
     }
     Ok(tools)
