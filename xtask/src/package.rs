@@ -57,6 +57,11 @@ pub fn assemble(environment: &Environment) -> Result<PathBuf> {
         fs::copy(project.library().join(file), wasm.join(file))?;
     }
     copy_directory(&project.library().join("snippets"), &wasm.join("snippets"))?;
+    let mut minifier = process::command("node");
+    minifier
+        .arg(sources.join("minify.mjs"))
+        .arg(wasm.join("evidence_wasm.js"));
+    process::run(&mut minifier)?;
     for file in ["package.json", "README.md"] {
         fs::copy(sources.join("package").join(file), stage.join(file))?;
     }
