@@ -240,7 +240,9 @@ test("the command's directory is refused here, and this one there", async () => 
   assert.match(refused.stderr, /npm package/);
   assert.ok(!(await readdir(root)).includes("commits"));
   await rm(root, { recursive: true });
-  assert.equal(sweep().status, 0, sweep().stderr);
+  await mkdir(root);
+  const created = sweep();
+  assert.equal(created.status, 0, created.stderr);
   await assert.rejects(DirectoryStore.open(root), /the command bounded-evidence/);
 });
 
