@@ -23,6 +23,7 @@ use evidence_core::{Generation, JobId, ProcessId, SessionId, ToolCallId, ToolRes
 use evidence_store::tool_output::processes::{Begun, EndedProcess, Observation};
 use evidence_store::tool_output::retention::RunningProcess;
 use evidence_store::{MaybeSend, MaybeSync, Outcome, Store, ToolOutputError, ToolOutputs};
+use futures_util::lock::Mutex as AsyncMutex;
 
 #[cfg(not(target_arch = "wasm32"))]
 pub use self::child::ChildProcesses;
@@ -262,6 +263,9 @@ struct Inner<S, L> {
     now_ms: fn() -> u64,
     calls: AtomicU64,
     live: Mutex<BTreeMap<Owned, LiveProcess>>,
+    /// Held while something is recorded. All of it changes its job's counters: at once, a hundred
+    /// processes would get into each other's way again and again.
+    recording: AsyncMutex<()>,
 }
 
 impl<S: Store + 'static, L: Launcher> ProcessHost<S, L> {
@@ -304,6 +308,7 @@ impl<S: Store + 'static, L: Launcher> ProcessHost<S, L> {
             now_ms,
             calls: AtomicU64::new(0),
             live: Mutex::default(),
+            recording: AsyncMutex::default(),
         };
         Ok(Self {
             inner: Arc::new(inner),
@@ -383,10 +388,12 @@ impl<S: Store + 'static, L: Launcher> ProcessHost<S, L> {
             let answered = inner.outputs.answered_call(session, job, id, request);
             return answered.await?.ok_or(ProcessError::TooMany);
         }
+        let recording = inner.recording.lock().await;
         let begun = inner
             .outputs
             .begin_process(session, job, id, request, &inner.generation)
             .await?;
+        drop(recording);
         let (process_id, outcome) = match begun {
             Begun::Answered(outcome) => return Ok(outcome),
             Begun::New {
@@ -410,6 +417,7 @@ impl<S: Store + 'static, L: Launcher> ProcessHost<S, L> {
         };
         inner.live().remove(&owned);
         let failed = ToolResult::from_text(false, sentence);
+        let _recording = inner.recording.lock().await;
         let abandoned = inner
             .outputs
             .abandon_process(session, job, id, &owned.2, &failed);
@@ -430,6 +438,7 @@ impl<S: Store + 'static, L: Launcher> ProcessHost<S, L> {
         }
         let owned = (session.clone(), job.clone(), arguments.process_id.clone());
         let observation = self.inner.observe(&owned, arguments).await?;
+        let _recording = self.inner.recording.lock().await;
         let recorded = outputs.record_observation(session, job, id, request, observation);
         Ok(recorded.await?)
     }
@@ -461,6 +470,7 @@ impl<S: Store + 'static, L: Launcher> ProcessHost<S, L> {
             cursors: None,
         };
         let observation = inner.observe(&owned, &poll).await?;
+        let _recording = inner.recording.lock().await;
         let recorded = inner
             .outputs
             .record_observation(session, job, id, request, observation);
@@ -538,6 +548,7 @@ impl<S: Store + 'static, L: Launcher> Inner<S, L> {
             stdout: stdout.into(),
             stderr: stderr.into(),
         };
+        let _recording = self.recording.lock().await;
         let finished = self
             .outputs
             .finish_process(session, job, &ended, (self.now_ms)())

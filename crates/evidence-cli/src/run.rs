@@ -8,8 +8,8 @@ use anyhow::Context as _;
 use clap::Args;
 use evidence_agent::workspace::{DirectoryTree, HostCommands, ToolWorkspace, Unattended};
 use evidence_agent::{
-    AgentLimits, BoundedEvidenceWorkspace, Run, RunEvent, ScriptedGenerator, ToolPolicy,
-    script_replies,
+    AgentLimits, BoundedEvidenceWorkspace, Generator, Run, RunEvent, RunOutcome, ScriptedGenerator,
+    ToolPolicy, Workspace, script_replies,
 };
 use evidence_core::EvidenceLimits;
 use evidence_store::{ArtifactStore, DirectoryStore, Scope};
@@ -54,6 +54,9 @@ pub struct Arguments {
     /// The most bytes of one range.
     #[arg(long, default_value_t = 512)]
     max_range_bytes: i64,
+    /// Let the model also read artifacts by lines and search them, which goes beyond the contract.
+    #[arg(long)]
+    lines_and_find: bool,
     /// The most replies.
     #[arg(long, default_value_t = 8)]
     max_steps: i64,
@@ -118,21 +121,14 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             .await
             .with_context(|| format!("cannot use {}", arguments.artifacts.display()))?;
         let artifacts = ArtifactStore::new(store, run_scope()?);
-        let mut workspace = BoundedEvidenceWorkspace::new(tools, artifacts.clone(), limits);
-        let mut generator = ScriptedGenerator::new(replies, artifacts);
-        let run = Run::new(&arguments.task, &workspace, agent_limits);
-        let mut printed = Ok(());
-        let mut observe = |event: RunEvent<'_>| {
-            if let RunEvent::Step(event) = event
-                && printed.is_ok()
-            {
-                printed = print(&Line::Step(event));
-            }
+        let workspace = BoundedEvidenceWorkspace::new(tools, artifacts.clone(), limits);
+        let generator = ScriptedGenerator::new(replies, artifacts);
+        let outcome = if arguments.lines_and_find {
+            let workspace = workspace.with_lines_and_find();
+            run_printing(&arguments.task, workspace, generator, agent_limits).await?
+        } else {
+            run_printing(&arguments.task, workspace, generator, agent_limits).await?
         };
-        let outcome = run
-            .to_end(&mut workspace, &mut generator, &mut observe)
-            .await;
-        printed.context("cannot print an event")?;
         let mut summary = serde_json::to_value(&outcome)?;
         if let Value::Object(summary) = &mut summary {
             // Every event has been printed.
@@ -145,4 +141,27 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             ExitCode::FAILURE
         })
     })
+}
+
+/// Runs to the end and prints each step.
+async fn run_printing(
+    task: &str,
+    mut workspace: impl Workspace,
+    mut generator: impl Generator,
+    limits: AgentLimits,
+) -> anyhow::Result<RunOutcome> {
+    let run = Run::new(task, &workspace, limits);
+    let mut printed = Ok(());
+    let mut observe = |event: RunEvent<'_>| {
+        if let RunEvent::Step(event) = event
+            && printed.is_ok()
+        {
+            printed = print(&Line::Step(event));
+        }
+    };
+    let outcome = run
+        .to_end(&mut workspace, &mut generator, &mut observe)
+        .await;
+    printed.context("cannot print an event")?;
+    Ok(outcome)
 }
