@@ -1,4 +1,4 @@
-// Minifies scripts in place: `node minify.mjs FILE…`. What wasm-bindgen writes is not meant to be read.
+// Minifies scripts in place: `node minify.mjs FILE…`.
 
 import { readFile, writeFile } from "node:fs/promises";
 

@@ -37,7 +37,7 @@ test("it is alone in a fresh project: no other package, no script, no network", 
 test("what a page loads is at most 150 KB in brotli", async () => {
   const dist = path.join(installed, "dist");
   const files = await readdir(dist, { recursive: true });
-  const others = /^(index\.node|ai-sdk|mcp|node|directory)\b/;
+  const others = /^(index\.node|ai-sdk|mcp|node|directory|owner)\b/;
   const loaded = files.filter((file) => /\.(js|wasm)$/.test(file) && !others.test(file));
   assert.ok(loaded.includes("index.js") && loaded.includes(path.join("wasm", "evidence_wasm_bg.wasm")));
   const sizes = await Promise.all(loaded.map(async (file) => brotliCompressSync(await readFile(path.join(dist, file))).length));

@@ -57,11 +57,6 @@ pub fn assemble(environment: &Environment) -> Result<PathBuf> {
         fs::copy(project.library().join(file), wasm.join(file))?;
     }
     copy_directory(&project.library().join("snippets"), &wasm.join("snippets"))?;
-    let mut minifier = process::command("node");
-    minifier
-        .arg(sources.join("minify.mjs"))
-        .arg(wasm.join("evidence_wasm.js"));
-    process::run(&mut minifier)?;
     for file in ["package.json", "README.md"] {
         fs::copy(sources.join("package").join(file), stage.join(file))?;
     }
@@ -71,6 +66,13 @@ pub fn assemble(environment: &Environment) -> Result<PathBuf> {
         .arg(sources.join("package"))
         .current_dir(project.root());
     process::run(&mut compiler)?;
+    // The declarations keep the documentation.
+    let mut minifier = process::command("node");
+    minifier
+        .arg(sources.join("minify.mjs"))
+        .args(files_ending(&dist, ".js")?)
+        .args(files_ending(&wasm, ".js")?);
+    process::run(&mut minifier)?;
 
     let out = project.target().join("npm");
     for old in files_ending(&out, ".tgz")? {

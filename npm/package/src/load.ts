@@ -1,15 +1,15 @@
 // Loads the WebAssembly, once.
 
-import load, { type InitInput } from "./wasm/evidence_wasm.js";
+import load from "./wasm/evidence_wasm.js";
 
 /** Where the WebAssembly comes from: an address, a response, its bytes, or a compiled module. */
-export type WasmSource = InitInput | Response | PromiseLike<Response>;
+export type WasmSource = string | URL | Request | Response | Promise<Response> | BufferSource | WebAssembly.Module;
 
 /** What is loaded when no source is given; wasm-bindgen's own choice is the file beside its script. */
-let defaultSource: () => WasmSource | PromiseLike<WasmSource> | undefined = () => undefined;
+let defaultSource: () => WasmSource | Promise<WasmSource> | undefined = () => undefined;
 
 /** Has another source loaded when none is given. */
-export function setDefaultSource(source: () => WasmSource | PromiseLike<WasmSource>): void {
+export function setDefaultSource(source: () => WasmSource | Promise<WasmSource>): void {
   defaultSource = source;
 }
 
