@@ -8,6 +8,7 @@ mod conformance;
 mod description;
 mod dist;
 mod docs;
+mod package;
 mod page;
 mod process;
 mod project;
@@ -47,6 +48,8 @@ enum Command {
     Build,
     /// Write the documentation and the descriptions of both interfaces to dist/docs/.
     Docs,
+    /// Write the npm package and its tarball to target/npm/.
+    Package,
     /// Run all tests, or only the named groups.
     Test {
         /// What to run; everything when none is named.
@@ -118,6 +121,12 @@ fn run(command: Command) -> Result<ExitCode> {
                 "The documentation is in {}.",
                 docs::place(&project).display()
             );
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Package => {
+            let environment = setup::prepare(&project, package::NEEDS)?;
+            let tarball = package::build(&environment)?;
+            println!("The package is {}.", tarball.display());
             Ok(ExitCode::SUCCESS)
         }
         Command::Test { groups } => Ok(test::run(&project, &groups)),

@@ -14,7 +14,7 @@ use crate::project::{Project, files_ending};
 use crate::serve::Server;
 use crate::setup::{self, Environment, Need};
 use crate::tally::{Runner, Tally};
-use crate::{description, docs, page, process, size};
+use crate::{description, docs, package, page, process, size};
 
 /// Tests that are run together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -25,6 +25,8 @@ pub enum Group {
     Native,
     /// The same in Chromium, and the page from end to end.
     Browser,
+    /// The npm package, installed from its tarball.
+    Package,
     /// The sizes of what is shipped.
     Size,
 }
@@ -41,6 +43,14 @@ const BROWSER_NEEDS: &[Need] = &[
 ];
 
 const NATIVE_NEEDS: &[Need] = &[Need::Schemathesis, Need::BookPrograms];
+const PACKAGE_NEEDS: &[Need] = &[
+    Need::WasmTarget,
+    Need::WasmBindgen,
+    Need::WasmPack,
+    Need::NodePackages,
+    Need::PackageNodePackages,
+    Need::Browser,
+];
 
 /// The path that the page is tested at: a project's path on a shared host.
 const PAGE_BASE: &str = "/some/project/path/";
@@ -54,6 +64,7 @@ pub fn run(project: &Project, groups: &[Group]) -> ExitCode {
     let needs = [
         (Group::Native, NATIVE_NEEDS),
         (Group::Browser, BROWSER_NEEDS),
+        (Group::Package, PACKAGE_NEEDS),
         (Group::Size, size::NEEDS),
     ];
     let needs: Vec<Need> = needs
@@ -78,17 +89,22 @@ pub fn run(project: &Project, groups: &[Group]) -> ExitCode {
         }
     }
     if let Some(environment) = environment
-        && (wanted(Group::Browser) || wanted(Group::Size))
+        && (wanted(Group::Browser) || wanted(Group::Package) || wanted(Group::Size))
     {
-        let page = run.attempt("page build", || page::build(&environment));
         let library = run.attempt("library build", || page::build_library(&environment));
-        let built = page.and(library);
-        if wanted(Group::Browser) {
-            let docs = run.attempt("documentation build", || docs::build(&environment));
-            browser(&mut run, &environment, built.and(docs).is_some());
+        if wanted(Group::Package) && library.is_some() {
+            package_tests(&mut run, &environment);
         }
-        if wanted(Group::Size) && built.is_some() {
-            run.step("size", || size::check(project));
+        if wanted(Group::Browser) || wanted(Group::Size) {
+            let page = run.attempt("page build", || page::build(&environment));
+            let built = page.and(library);
+            if wanted(Group::Browser) {
+                let docs = run.attempt("documentation build", || docs::build(&environment));
+                browser(&mut run, &environment, built.and(docs).is_some());
+            }
+            if wanted(Group::Size) && built.is_some() {
+                run.step("size", || size::check(project));
+            }
         }
     }
     run.close()
@@ -245,6 +261,47 @@ fn page_tests(
         node.env("EMBEDDED_URL", format!("{}{page}", server.url()));
     }
     counted(Runner::Node, &mut node)
+}
+
+/// The tests in npm/tests/, against the package that its tarball installs.
+fn package_tests(run: &mut Run, environment: &Environment) {
+    let project = environment.project();
+    let installed = run.attempt("package", || {
+        let tarball = package::assemble(environment)?;
+        package::install(environment, &tarball)?;
+        Ok(tarball)
+    });
+    let Some(tarball) = installed else { return };
+    let mut documentation = process::command(package::program(project, "typedoc"));
+    documentation
+        .args(["--emit", "none", "--treatValidationWarningsAsErrors"])
+        .current_dir(package::sources(project));
+    run.check("documentation of the package", documentation);
+    let mut types = process::command(package::program(project, "tsc"));
+    types
+        .args(["--project", "tests"])
+        .current_dir(package::sources(project));
+    run.check("types of the package", types);
+    run.tests("package tests", Runner::Node, || {
+        let mut cli = setup::native_cargo(project);
+        cli.args(["build", "--locked", "--package", "evidence-cli"]);
+        process::run(&mut cli)?;
+        let mut node = environment.node_with_browser()?;
+        node.args([
+            "--test",
+            "--test-reporter=spec",
+            "--test-timeout=600000",
+            "--test-concurrency=1",
+        ]);
+        node.args(files_ending(
+            &package::sources(project).join("tests"),
+            ".test.mjs",
+        )?)
+        .env("TARBALL", &tarball)
+        .env("NATIVE", project.target().join("debug/bounded-evidence"))
+        .env("VECTORS", project.root().join("tests/vectors"));
+        Ok(node)
+    });
 }
 
 /// Runs tests and adds up what they report. A runner that fails without a

@@ -40,6 +40,8 @@ pub enum Need {
     WasmPack,
     /// The packages of package.json, with wasm-opt among them.
     NodePackages,
+    /// The packages of npm/package.json: what the npm package is built with and tested against.
+    PackageNodePackages,
     /// Chromium and its driver.
     Browser,
     /// The maker of the documentation.
@@ -182,6 +184,12 @@ pub fn prepare(project: &Project, needs: &[Need]) -> Result<Environment> {
     if needed(Need::TypeDoc) {
         node::ensure(&project.docs(), "typedoc")?;
     }
+    if needed(Need::PackageNodePackages) {
+        node::ensure(
+            &crate::package::sources(project),
+            "building and testing the npm package",
+        )?;
+    }
     if needed(Need::Schemathesis) {
         python::ensure(project, &project.root().join("tests/http/requirements.txt"))?;
     }
@@ -205,6 +213,7 @@ fn tools(project: &Project, needs: &[Need]) -> Result<Vec<CargoTool>> {
             | Need::Browser
             | Need::TypeDoc
             | Need::BookPrograms
+            | Need::PackageNodePackages
             | Need::Schemathesis => {}
         }
     }
