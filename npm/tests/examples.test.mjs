@@ -28,6 +28,12 @@ test("the Vercel AI SDK", async () => {
   ]);
 });
 
+test("a process", async () => {
+  const [ended, line] = await run("processes.mjs");
+  assert.match(ended, /^ended with 2 after \d{5} bytes$/);
+  assert.match(line, /^compiled \d{4} of 3000$/);
+});
+
 test("a directory, in two runs", async (context) => {
   const parent = await mkdtemp(path.join(tmpdir(), "bounded-evidence-"));
   context.after(() => rm(parent, { recursive: true }));
@@ -54,7 +60,7 @@ test("a worker of Node", async () => {
 
 test("every example is a page", async () => {
   const files = (await readdir(examples, { recursive: true })).filter((name) => /\.m?js$/.test(name));
-  assert.equal(files.length, 7);
+  assert.equal(files.length, 8);
   for (const name of files) {
     const lines = (await readFile(path.join(examples, name), "utf8")).split("\n").length;
     assert.ok(lines <= 60, `${name} has ${lines} lines`);

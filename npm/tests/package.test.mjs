@@ -37,7 +37,7 @@ test("it is alone in a fresh project: no other package, no script, no network", 
 test("what a page loads is at most 150 KB in brotli", async () => {
   const dist = path.join(installed, "dist");
   const files = await readdir(dist, { recursive: true });
-  const others = /^(index\.node|ai-sdk|mcp|node|directory|owner)\b/;
+  const others = /^(index\.node|processes|ai-sdk|mcp|node|directory|owner)\b|evidence_wasm_processes/;
   const loaded = files.filter((file) => /\.(js|wasm)$/.test(file) && !others.test(file));
   assert.ok(loaded.includes("index.js") && loaded.includes(path.join("wasm", "evidence_wasm_bg.wasm")));
   const sizes = await Promise.all(loaded.map(async (file) => brotliCompressSync(await readFile(path.join(dist, file))).length));
@@ -72,6 +72,19 @@ test("the WebAssembly is loaded from bytes, from a module and from an address", 
     `);
     assert.equal(stdout, "true\n", source);
   }
+});
+
+test("the wrappers take the objects of the entry with processes, whose errors are the same", async () => {
+  const { stdout } = await evaluate(`
+    import { EvidenceError, boundTools, openStore } from "bounded-evidence/processes";
+    import { EvidenceError as Other } from "bounded-evidence";
+    import { boundTools as boundSdkTools } from "bounded-evidence/ai-sdk";
+    const store = await openStore({ kind: "memory" });
+    const shown = await boundTools({ get: () => "x".repeat(1000) }, { artifacts: store.artifacts("job") }).get();
+    const output = store.toolOutput("session");
+    console.log(shown.length <= 512, Object.keys(boundSdkTools({}, { output, job: "job" })), EvidenceError === Other);
+  `);
+  assert.equal(stdout, "true [ 'akh_read_tool_output' ] true\n");
 });
 
 test("loading that failed may be repeated", async () => {

@@ -64,6 +64,18 @@ pub fn files(directory: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
+/// Copies a directory with all that is in it.
+pub fn copy(from: &Path, to: &Path) -> Result<()> {
+    for file in files(from)? {
+        let target = to.join(file.strip_prefix(from)?);
+        if let Some(directory) = target.parent() {
+            fs::create_dir_all(directory)?;
+        }
+        fs::copy(&file, &target).with_context(|| format!("cannot write {}", target.display()))?;
+    }
+    Ok(())
+}
+
 /// Writes the list of the page's files and their digests, with a version that changes with any byte of
 /// dist/ but for the documentation, of which the service worker keeps nothing.
 pub fn write_list(dist: &Path) -> Result<()> {
@@ -140,5 +152,16 @@ mod tests {
         assert_ne!(second, first);
         write("service-worker.js", "2");
         assert_ne!(list(), second);
+    }
+
+    #[test]
+    fn directories_are_copied_with_all_that_is_in_them() {
+        let directory = tempfile::tempdir().unwrap();
+        let from = directory.path().join("from");
+        fs::create_dir_all(from.join("a/b")).unwrap();
+        fs::write(from.join("a/b/c.txt"), "text").unwrap();
+        let to = directory.path().join("to");
+        copy(&from, &to).unwrap();
+        assert_eq!(fs::read(to.join("a/b/c.txt")).unwrap(), b"text");
     }
 }

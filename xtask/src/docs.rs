@@ -5,9 +5,10 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use crate::dist;
+use crate::package;
 use crate::page;
 use crate::process;
 use crate::project::Project;
@@ -20,17 +21,24 @@ pub const NEEDS: &[Need] = &[
     Need::WasmPack,
     Need::NodePackages,
     Need::MdBook,
-    Need::TypeDoc,
+    Need::PackageNodePackages,
 ];
 
 /// The crates that other people's programs are written against.
 const CRATES: [&str; 3] = ["evidence-core", "evidence-store", "evidence-agent"];
 
 /// Everything below the root that the documentation is made from.
-const SOURCES: [&str; 4] = ["Cargo.lock", "Cargo.toml", "crates", "docs"];
-
-/// What of them the library for JavaScript is made from.
-const LIBRARY_SOURCES: [&str; 3] = ["Cargo.lock", "Cargo.toml", "crates"];
+const SOURCES: [&str; 9] = [
+    "Cargo.lock",
+    "Cargo.toml",
+    "crates",
+    "docs",
+    "npm/examples",
+    "npm/minify.mjs",
+    "npm/package",
+    "npm/package-lock.json",
+    "npm/typedoc.jsonc",
+];
 
 /// Where the documentation is, beside the page that it embeds.
 pub fn place(project: &Project) -> PathBuf {
@@ -73,52 +81,17 @@ fn rust(project: &Project, place: &Path) -> Result<()> {
         cargo.args(["--package", name]);
     }
     process::run(&mut cargo)?;
-    copy(&made, place)
+    dist::copy(&made, place)
 }
 
-/// What typedoc says of the types that wasm-bindgen has written.
+/// What typedoc says of the npm package; a public item without documentation fails it.
 fn typescript(environment: &Environment, place: &Path) -> Result<()> {
+    package::build(environment)?;
     let project = environment.project();
-    // The build with processes has all that the other has.
-    let types = project.library_with_processes().join("evidence_wasm.d.ts");
-    if !page::is_newer_than(&types, project, &LIBRARY_SOURCES)? {
-        page::build_library(environment)?;
-    }
-    let mut typedoc = environment.tool("node")?;
+    let mut typedoc = process::command(package::program(project, "typedoc"));
     typedoc
-        .arg(project.docs().join("node_modules/typedoc/bin/typedoc"))
-        .arg("--options")
-        .arg(project.docs().join("typedoc.json"))
-        .arg("--entryPoints")
-        .arg(types)
         .arg("--out")
-        .arg(place);
+        .arg(place)
+        .current_dir(package::sources(project));
     process::run(&mut typedoc)
-}
-
-fn copy(from: &Path, to: &Path) -> Result<()> {
-    for file in dist::files(from)? {
-        let target = to.join(file.strip_prefix(from)?);
-        if let Some(directory) = target.parent() {
-            fs::create_dir_all(directory)?;
-        }
-        fs::copy(&file, &target).with_context(|| format!("cannot write {}", target.display()))?;
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn directories_are_copied_with_all_that_is_in_them() {
-        let directory = tempfile::tempdir().unwrap();
-        let from = directory.path().join("from");
-        fs::create_dir_all(from.join("a/b")).unwrap();
-        fs::write(from.join("a/b/c.txt"), "text").unwrap();
-        let to = directory.path().join("to");
-        copy(&from, &to).unwrap();
-        assert_eq!(fs::read(to.join("a/b/c.txt")).unwrap(), b"text");
-    }
 }

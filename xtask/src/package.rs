@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 
 use crate::project::{Project, files_ending};
 use crate::setup::{Environment, Need};
-use crate::{page, process};
+use crate::{dist, page, process};
 
 /// What the package's build needs.
 pub const NEEDS: &[Need] = &[
@@ -29,7 +29,7 @@ pub fn program(project: &Project, name: &str) -> PathBuf {
 }
 
 /// What becomes the tarball.
-fn stage(project: &Project) -> PathBuf {
+pub fn stage(project: &Project) -> PathBuf {
     project.target().join("npm/bounded-evidence")
 }
 
@@ -49,14 +49,17 @@ pub fn assemble(environment: &Environment) -> Result<PathBuf> {
     }
     let wasm = dist.join("wasm");
     fs::create_dir_all(&wasm)?;
-    for file in [
-        "evidence_wasm.js",
-        "evidence_wasm.d.ts",
-        "evidence_wasm_bg.wasm",
+    for (library, name) in [
+        (project.library(), "evidence_wasm"),
+        (project.library_with_processes(), "evidence_wasm_processes"),
     ] {
-        fs::copy(project.library().join(file), wasm.join(file))?;
+        for ending in [".js", ".d.ts", "_bg.wasm"] {
+            let file = format!("{name}{ending}");
+            fs::copy(library.join(&file), wasm.join(&file))?;
+        }
+        // Both builds have the same, among it the class of the errors.
+        dist::copy(&library.join("snippets"), &wasm.join("snippets"))?;
     }
-    copy_directory(&project.library().join("snippets"), &wasm.join("snippets"))?;
     for file in ["package.json", "README.md"] {
         fs::copy(sources.join("package").join(file), stage.join(file))?;
     }
@@ -87,27 +90,18 @@ pub fn assemble(environment: &Environment) -> Result<PathBuf> {
     tarballs.into_iter().next().context("npm packed nothing")
 }
 
-/// Installs the tarball beside the packages that it is tested against. It needs no network, because
-/// the package depends on nothing.
+/// Unpacks the tarball beside the packages that it is tested against, which is all that npm does with
+/// a package that depends on nothing; npm itself would ask a registry for the others.
 pub fn install(environment: &Environment, tarball: &Path) -> Result<()> {
-    let mut npm = process::command("npm");
-    npm.args(["install", "--offline", "--no-save", "--no-package-lock"])
-        .args(["--ignore-scripts", "--no-audit", "--no-fund"])
-        .arg(tarball)
-        .current_dir(sources(environment.project()));
-    process::run(&mut npm)
-}
-
-fn copy_directory(from: &Path, to: &Path) -> Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))? {
-        let entry = entry?;
-        let target = to.join(entry.file_name());
-        if entry.file_type()?.is_dir() {
-            copy_directory(&entry.path(), &target)?;
-        } else {
-            fs::copy(entry.path(), target)?;
-        }
+    let installed = sources(environment.project()).join("node_modules/bounded-evidence");
+    if installed.exists() {
+        fs::remove_dir_all(&installed)?;
     }
-    Ok(())
+    fs::create_dir_all(&installed)?;
+    let mut tar = process::command("tar");
+    tar.args(["--extract", "--gzip", "--strip-components=1", "--file"])
+        .arg(tarball)
+        .arg("--directory")
+        .arg(&installed);
+    process::run(&mut tar)
 }

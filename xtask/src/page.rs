@@ -31,6 +31,9 @@ const SOURCES: [&str; 8] = [
     "web",
 ];
 
+/// What of it the library for JavaScript is made from.
+const LIBRARY_SOURCES: [&str; 4] = [".cargo", "Cargo.lock", "Cargo.toml", "crates"];
+
 /// Writes the deployable page to dist/, unless it is newer than its sources.
 pub fn build(environment: &Environment) -> Result<()> {
     let project = environment.project();
@@ -55,18 +58,32 @@ pub fn build(environment: &Environment) -> Result<()> {
     Ok(())
 }
 
-/// Builds evidence-wasm as npm packs it, without and with processes.
+/// Builds evidence-wasm without and with processes, unless both are newer than their sources.
 pub fn build_library(environment: &Environment) -> Result<()> {
     let project = environment.project();
-    build_npm(environment, &project.library(), &[])?;
-    build_npm(
+    let stamp = project.scratch().join("library-built");
+    let (plain, with_processes) = (project.library(), project.library_with_processes());
+    if plain.is_dir()
+        && with_processes.is_dir()
+        && is_newer_than(&stamp, project, &LIBRARY_SOURCES)?
+    {
+        return Ok(());
+    }
+    let start = SystemTime::now();
+    bind(environment, "evidence_wasm", &plain, &[])?;
+    bind(
         environment,
-        &project.library_with_processes(),
+        "evidence_wasm_processes",
+        &with_processes,
         &["--features", "processes"],
-    )
+    )?;
+    fs::create_dir_all(project.scratch())?;
+    File::create(&stamp)?.set_modified(start)?;
+    Ok(())
 }
 
-fn build_npm(environment: &Environment, out: &Path, features: &[&str]) -> Result<()> {
+/// Writes evidence-wasm and its bindings, under this name.
+fn bind(environment: &Environment, name: &str, out: &Path, features: &[&str]) -> Result<()> {
     let mut wasm_pack = environment.tool("wasm-pack")?;
     wasm_pack
         .args([
@@ -77,13 +94,15 @@ fn build_npm(environment: &Environment, out: &Path, features: &[&str]) -> Result
             "web",
             "--mode",
             "no-install",
+            "--out-name",
+            name,
             "--out-dir",
         ])
         .arg(out)
         .arg(environment.project().root().join("crates/evidence-wasm"))
         .args(features);
     process::run(&mut wasm_pack)?;
-    let script = out.join("evidence_wasm.js");
+    let script = out.join(format!("{name}.js"));
     fs::write(
         &script,
         without_documentation(&fs::read_to_string(&script)?),

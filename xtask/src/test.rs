@@ -39,7 +39,7 @@ const BROWSER_NEEDS: &[Need] = &[
     Need::WasmPack,
     Need::Browser,
     Need::MdBook,
-    Need::TypeDoc,
+    Need::PackageNodePackages,
 ];
 
 const NATIVE_NEEDS: &[Need] = &[Need::Schemathesis, Need::BookPrograms];
@@ -256,7 +256,8 @@ fn page_tests(
         .env("PAGE_URL", server.url())
         .env("DIST", project.dist())
         .env("LIBRARY", project.library())
-        .env("LIBRARY_WITH_PROCESSES", project.library_with_processes());
+        .env("LIBRARY_WITH_PROCESSES", project.library_with_processes())
+        .env("PACKAGE", package::stage(project));
     if let Some(page) = embedded_in {
         node.env("EMBEDDED_URL", format!("{}{page}", server.url()));
     }
@@ -272,11 +273,6 @@ fn package_tests(run: &mut Run, environment: &Environment) {
         Ok(tarball)
     });
     let Some(tarball) = installed else { return };
-    let mut documentation = process::command(package::program(project, "typedoc"));
-    documentation
-        .args(["--emit", "none", "--treatValidationWarningsAsErrors"])
-        .current_dir(package::sources(project));
-    run.check("documentation of the package", documentation);
     let mut types = process::command(package::program(project, "tsc"));
     types
         .args(["--project", "tests"])

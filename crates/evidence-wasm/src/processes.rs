@@ -26,6 +26,7 @@ use crate::tool_output::{ToolOutput, job_id, now_ms, recorded};
 const TYPES: &str = r#"
 /** A program that is to be started. */
 export interface ProcessRequest {
+  /** The program and its arguments. */
   argv: string[];
   /** The directory to run in, where the model named one. */
   cwd?: string;
@@ -38,7 +39,9 @@ export interface ProcessRequest {
 
 /** A piece of what a process does: what it wrote, or its end. */
 export interface ProcessEvent {
+  /** What it wrote to its standard output. */
   stdout?: string | Uint8Array;
+  /** What it wrote to its standard error. */
   stderr?: string | Uint8Array;
   /** Ends the process, after what it wrote with it. Null: nobody can say how it ended. */
   exitCode?: number | null;

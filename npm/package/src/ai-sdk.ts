@@ -6,13 +6,12 @@
 
 import { type Tool, type ToolSet, jsonSchema, tool as defineTool } from "ai";
 
-import {
-  EvidenceError,
-  type ReadAnswer,
-  type RecordedResult,
-  type ToolOutput,
-  type ToolResult,
-  readToolSchema,
+import { library } from "./load.js";
+import type {
+  ReadAnswer,
+  RecordedResult,
+  ToolOutput,
+  ToolResult,
 } from "./wasm/evidence_wasm.js";
 
 /** Where large results are kept. */
@@ -90,6 +89,7 @@ export type BoundTools<T extends ToolSet> = { [K in keyof T]: BoundTool<T[K]> } 
  * @param options - Where large results are kept.
  */
 export function boundTools<T extends ToolSet>(tools: T, options: BoundToolsOptions): BoundTools<T> {
+  const { EvidenceError, readToolSchema } = library();
   const reader: { name: string; description: string; parameters: object } = JSON.parse(readToolSchema());
   if (reader.name in tools) {
     throw new EvidenceError("invalid_argument", `tools has a ${reader.name} already; rename it, or wrap the tools once`);

@@ -2,8 +2,8 @@
 
 import { readFile } from "node:fs/promises";
 
-import { setDefaultSource } from "./load.js";
+import { loader } from "./loader.js";
 
-setDefaultSource(() => readFile(new URL("./wasm/evidence_wasm_bg.wasm", import.meta.url)));
+loader.defaultSource = () => readFile(new URL("./wasm/evidence_wasm_bg.wasm", import.meta.url));
 
 export * from "./index.js";

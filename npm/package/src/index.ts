@@ -5,10 +5,11 @@
  * @packageDocumentation
  */
 
-import { init } from "./load.js";
+import type { WasmSource } from "./load.js";
+import { loader } from "./loader.js";
 import { type EvidenceStore, type StoreOptions, openStore as open } from "./wasm/evidence_wasm.js";
 
-export { type WasmSource, init } from "./load.js";
+export type { WasmSource } from "./load.js";
 export {
   type BoundTools,
   type BoundToolsOptions,
@@ -59,6 +60,19 @@ export {
   readToolName,
   readToolSchema,
 } from "./wasm/evidence_wasm.js";
+
+/**
+ * Loads the WebAssembly. The first call decides from where, later ones wait for it; one that failed
+ * may be repeated.
+ *
+ * `openStore` does it where nobody else did, so that it has to be called only to name another source
+ * than the file in this package, and before the functions that need no store.
+ *
+ * @param source - An address, a response, bytes or a module: left out, the file in this package.
+ */
+export function init(source?: WasmSource): Promise<void> {
+  return loader.init(source);
+}
 
 /**
  * Opens a store, and loads the WebAssembly before that where nobody did.

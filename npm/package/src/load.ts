@@ -1,38 +1,48 @@
-// Loads the WebAssembly, once.
-
-import load from "./wasm/evidence_wasm.js";
+// Loads a build of the library, once.
 
 /** Where the WebAssembly comes from: an address, a response, its bytes, or a compiled module. */
 export type WasmSource = string | URL | Request | Response | Promise<Response> | BufferSource | WebAssembly.Module;
 
-/** What is loaded when no source is given; wasm-bindgen's own choice is the file beside its script. */
-let defaultSource: () => WasmSource | Promise<WasmSource> | undefined = () => undefined;
+/** What of a build this package itself calls. */
+type Build = Pick<
+  typeof import("./wasm/evidence_wasm.js"),
+  "default" | "EvidenceError" | "isArtifactPath" | "readToolSchema"
+>;
 
-/** Has another source loaded when none is given. */
-export function setDefaultSource(source: () => WasmSource | Promise<WasmSource>): void {
-  defaultSource = source;
-}
-
-let loading: Promise<void> | undefined;
+let current: Build | undefined;
 
 /**
- * Loads the WebAssembly. The first call decides from where, later ones wait for it; one that failed
- * may be repeated.
- *
- * `openStore` does it where nobody else did, so that it has to be called only to name another source
- * than the file in this package, and before the functions that need no store.
- *
- * @param source - An address, a response, bytes or a module: left out, the file in this package.
+ * The build that was loaded last. Both have the same rules; whoever has a store of one has loaded it.
  */
-export function init(source?: WasmSource): Promise<void> {
-  loading ??= start(source).catch((error: unknown) => {
-    loading = undefined;
-    throw error;
-  });
-  return loading;
+export function library(): Build {
+  if (!current) throw new Error("open a store first: it loads the WebAssembly");
+  return current;
 }
 
-async function start(source?: WasmSource): Promise<void> {
-  const chosen = await (source ?? defaultSource());
-  await load(chosen === undefined ? undefined : { module_or_path: chosen });
+/** Loads one of the builds. */
+export class Loader {
+  readonly #build: Build;
+  #loading: Promise<void> | undefined;
+
+  /** What is loaded when no source is given; wasm-bindgen's own choice is the file beside its script. */
+  defaultSource: () => WasmSource | Promise<WasmSource> | undefined = () => undefined;
+
+  constructor(build: Build) {
+    this.#build = build;
+  }
+
+  /** The first call decides from where, later ones wait for it; one that failed may be repeated. */
+  init(source?: WasmSource): Promise<void> {
+    this.#loading ??= this.#load(source).catch((error: unknown) => {
+      this.#loading = undefined;
+      throw error;
+    });
+    return this.#loading;
+  }
+
+  async #load(source?: WasmSource): Promise<void> {
+    const chosen = await (source ?? this.defaultSource());
+    await this.#build.default(chosen === undefined ? undefined : { module_or_path: chosen });
+    current = this.#build;
+  }
 }

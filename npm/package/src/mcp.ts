@@ -19,7 +19,8 @@ import {
   type Tool,
 } from "@modelcontextprotocol/sdk/types.js";
 
-import { type Artifacts, EvidenceError, type EvidenceLimits, isArtifactPath } from "./wasm/evidence_wasm.js";
+import { library } from "./load.js";
+import type { Artifacts, EvidenceLimits } from "./wasm/evidence_wasm.js";
 
 /** Where large results are kept, and what large is. */
 export interface BoundServerOptions {
@@ -82,7 +83,7 @@ function refuseHandlersOf(server: McpServer): void {
     try {
       server.server.assertCanSetRequestHandler(method);
     } catch {
-      throw new EvidenceError(
+      throw new (library().EvidenceError)(
         "invalid_argument",
         `the server answers ${method} already; wrap it before it has tools, and without a task store`,
       );
@@ -94,7 +95,7 @@ function refuseHandlersOf(server: McpServer): void {
 async function rangeOf({ params }: CallToolRequest, options: BoundServerOptions): Promise<CallToolResult | undefined> {
   const path = params.arguments?.["path"];
   if (params.name !== READ_FILE.name || typeof path !== "string") return undefined;
-  if (!isArtifactPath(path)) return undefined;
+  if (!library().isArtifactPath(path)) return undefined;
   const { ok, text } = await options.artifacts.readRange(path, options.limits);
   return { content: [{ type: "text", text }], isError: !ok };
 }

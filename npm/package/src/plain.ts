@@ -1,4 +1,5 @@
-import { type Artifacts, type EvidenceLimits, isArtifactPath } from "./wasm/evidence_wasm.js";
+import { library } from "./load.js";
+import type { Artifacts, EvidenceLimits } from "./wasm/evidence_wasm.js";
 
 /** A tool: takes the arguments that the model wrote, and answers what it is to read. */
 export type PlainTool = (input: any, ...more: any[]) => string | PromiseLike<string>;
@@ -46,7 +47,7 @@ export function boundTools<const T extends PlainTools>(
   const wrapped = new Map(bounded);
   const readFile = wrapped.get("read_file");
   wrapped.set("read_file", async (input: { path: string }, ...more) => {
-    if (isArtifactPath(input.path) || !readFile) {
+    if (library().isArtifactPath(input.path) || !readFile) {
       return (await artifacts.readRange(input.path, limits)).text;
     }
     return readFile(input, ...more);

@@ -40,14 +40,12 @@ pub enum Need {
     WasmPack,
     /// The packages of package.json, with wasm-opt among them.
     NodePackages,
-    /// The packages of npm/package.json: what the npm package is built with and tested against.
+    /// The packages of npm/package.json: what the npm package is built, described and tested with.
     PackageNodePackages,
     /// Chromium and its driver.
     Browser,
     /// The maker of the documentation.
     MdBook,
-    /// The packages of docs/package.json: typedoc, with the TypeScript that it works with.
-    TypeDoc,
     /// The tester of HTTP interfaces.
     Schemathesis,
     /// What the commands in the book use beside our own.
@@ -181,9 +179,6 @@ pub fn prepare(project: &Project, needs: &[Need]) -> Result<Environment> {
     if needed(Need::NodePackages) {
         node::ensure(project.root(), "wasm-opt and playwright-core")?;
     }
-    if needed(Need::TypeDoc) {
-        node::ensure(&project.docs(), "typedoc")?;
-    }
     if needed(Need::PackageNodePackages) {
         node::ensure(
             &crate::package::sources(project),
@@ -211,7 +206,6 @@ fn tools(project: &Project, needs: &[Need]) -> Result<Vec<CargoTool>> {
             Need::WasmTarget
             | Need::NodePackages
             | Need::Browser
-            | Need::TypeDoc
             | Need::BookPrograms
             | Need::PackageNodePackages
             | Need::Schemathesis => {}
