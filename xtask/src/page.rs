@@ -84,6 +84,10 @@ pub fn build_library(environment: &Environment) -> Result<()> {
 
 /// Writes evidence-wasm and its bindings, under this name.
 fn bind(environment: &Environment, name: &str, out: &Path, features: &[&str]) -> Result<()> {
+    // Files of other names, from before, would be measured and shipped.
+    if out.exists() {
+        fs::remove_dir_all(out)?;
+    }
     let mut wasm_pack = environment.tool("wasm-pack")?;
     wasm_pack
         .args([

@@ -114,6 +114,16 @@ impl Launcher for JsLauncher {
     async fn is_alive(&self, generation: &Generation) -> bool {
         HostLock::is_held(generation).await
     }
+
+    async fn give_way(&self) {
+        wait(0).await;
+    }
+}
+
+/// Lets everything else happen for at least so long.
+async fn wait(milliseconds: i32) {
+    let wait = Promise::new(&mut |resolve, _| drop(set_timeout(&resolve, milliseconds)));
+    let _ = JsFuture::from(wait).await;
 }
 
 /// A process that was started: the iterator of what it does, and how to end it.
@@ -152,9 +162,7 @@ impl Running {
         let stopped = pin!(async {
             process.stop_requested().await;
             self.controller.abort();
-            let grace =
-                Promise::new(&mut |resolve, _| drop(set_timeout(&resolve, GRACE_MILLISECONDS)));
-            let _ = JsFuture::from(grace).await;
+            wait(GRACE_MILLISECONDS).await;
         });
         let ended = pin!(self.pass_on(process));
         let exit = match select(ended, stopped).await {

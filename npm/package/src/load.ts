@@ -4,10 +4,11 @@
 export type WasmSource = string | URL | Request | Response | Promise<Response> | BufferSource | WebAssembly.Module;
 
 /** What of a build this package itself calls. */
-type Build = Pick<
-  typeof import("./wasm/evidence_wasm.js"),
-  "default" | "EvidenceError" | "isArtifactPath" | "readToolSchema"
->;
+interface Build
+  extends Pick<typeof import("./wasm/evidence_wasm.js"), "EvidenceError" | "isArtifactPath" | "readToolSchema"> {
+  /** Loads it; what that answers is each build's own. */
+  default(options?: { module_or_path: WasmSource }): Promise<unknown>;
+}
 
 let current: Build | undefined;
 
