@@ -4,6 +4,7 @@
 //! shell script beside it.
 
 mod bench;
+mod component;
 mod conformance;
 mod description;
 mod dist;
@@ -44,6 +45,8 @@ enum Command {
     },
     /// Write the deployable page to dist/.
     Build,
+    /// Build the WebAssembly component.
+    Component,
     /// Run all tests, or only the named groups.
     Test {
         /// What to run; everything when none is named.
@@ -111,6 +114,12 @@ fn run(command: Command) -> Result<ExitCode> {
             println!("The page is in {}.", project.dist().display());
             Ok(ExitCode::SUCCESS)
         }
+        Command::Component => {
+            let environment = setup::prepare(&project, component::NEEDS)?;
+            component::build(&environment)?;
+            println!("The component is {}.", project.component().display());
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Test { groups } => Ok(test::run(&project, &groups)),
         Command::Bench => bench::run(&setup::prepare(&project, bench::NEEDS)?),
         Command::Conformance { browser, files } => {
@@ -158,6 +167,7 @@ fn run(command: Command) -> Result<ExitCode> {
             let environment = setup::prepare(&project, size::NEEDS)?;
             page::build(&environment)?;
             page::build_library(&environment)?;
+            component::build(&environment)?;
             Ok(size::check(&project)?.exit_code())
         }
     }

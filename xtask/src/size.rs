@@ -45,6 +45,12 @@ pub fn check(project: &Project) -> Result<Tally> {
             code(&project.library_with_processes())?,
         ),
     ];
+    budgets.push(Budget::new(
+        "evidence-component",
+        Measure::Plain,
+        250 * KILOBYTE,
+        vec![project.component()],
+    ));
     budgets.extend(page_budgets(&project.dist())?);
 
     println!(

@@ -14,7 +14,7 @@ use crate::project::{Project, files_ending};
 use crate::serve::Server;
 use crate::setup::{self, Environment, Need};
 use crate::tally::{Runner, Tally};
-use crate::{description, page, process, size};
+use crate::{component, description, page, process, size};
 
 /// Tests that are run together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -25,6 +25,8 @@ pub enum Group {
     Native,
     /// The same in Chromium, and the page from end to end.
     Browser,
+    /// The component in wasmtime, and in Node by way of jco.
+    Component,
     /// The sizes of what is shipped.
     Size,
 }
@@ -52,6 +54,7 @@ pub fn run(project: &Project, groups: &[Group]) -> ExitCode {
     let needs = [
         (Group::Native, NATIVE_NEEDS),
         (Group::Browser, BROWSER_NEEDS),
+        (Group::Component, component::NEEDS),
         (Group::Size, size::NEEDS),
     ];
     let needs: Vec<Need> = needs
@@ -75,20 +78,38 @@ pub fn run(project: &Project, groups: &[Group]) -> ExitCode {
             });
         }
     }
-    if let Some(environment) = environment
-        && (wanted(Group::Browser) || wanted(Group::Size))
-    {
-        let page = run.attempt("page build", || page::build(&environment));
-        let library = run.attempt("library build", || page::build_library(&environment));
-        let built = page.and(library);
-        if wanted(Group::Browser) {
-            browser(&mut run, &environment, built.is_some());
-        }
-        if wanted(Group::Size) && built.is_some() {
-            run.step("size", || size::check(project));
-        }
+    if let Some(environment) = environment {
+        shipped(&mut run, &environment, wanted);
     }
     run.close()
+}
+
+/// What is tested and measured as it is shipped.
+fn shipped(run: &mut Run, environment: &Environment, wanted: impl Fn(Group) -> bool) {
+    let mut page = None;
+    if wanted(Group::Browser) || wanted(Group::Size) {
+        page = run.attempt("page build", || page::build(environment));
+        let library = run.attempt("library build", || page::build_library(environment));
+        page = page.and(library);
+    }
+    let mut component = None;
+    if wanted(Group::Component) || wanted(Group::Size) {
+        component = run.attempt("component build", || component::build(environment));
+    }
+    if wanted(Group::Browser) {
+        browser(run, environment, page.is_some());
+    }
+    if wanted(Group::Component) && component.is_some() {
+        run.tests("component in wasmtime", Runner::Cargo, || {
+            Ok(component::wasmtime_tests(environment.project()))
+        });
+        run.tests("component in Node", Runner::Node, || {
+            component::node_tests(environment)
+        });
+    }
+    if wanted(Group::Size) && page.is_some() && component.is_some() {
+        run.step("size", || size::check(environment.project()));
+    }
 }
 
 fn lint(run: &mut Run, project: &Project) {
@@ -116,6 +137,8 @@ fn lint(run: &mut Run, project: &Project) {
 fn native(run: &mut Run, project: &Project) {
     let mut tests = setup::native_cargo(project);
     tests.args(["test", "--workspace", "--no-fail-fast", "--locked"]);
+    // They need the component, which is built with the tools of another group.
+    tests.args(["--exclude", "evidence-component"]);
     run.tests("tests", Runner::Cargo, || Ok(tests));
     run.tests("vectors", Runner::Conformance, || {
         Ok(conformance::native(project, &vectors(project)?))
@@ -179,6 +202,7 @@ fn wasm_lints(environment: &Environment, tested: &[PathBuf]) -> Result<Tally> {
     };
     let mut packages: Vec<&OsStr> = tested.iter().filter_map(|path| path.file_name()).collect();
     lint(&["--tests"], &packages)?;
+    lint(&["--lib"], &[OsStr::new("evidence-component")])?;
     packages.extend(
         [
             "evidence-playground",
