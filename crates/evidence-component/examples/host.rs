@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use wasmtime::component::{Component, HasSelf, Linker, bindgen};
+use wasmtime::error::Context as _;
 use wasmtime::{Engine, Store};
 
 use self::bounded_evidence::evidence::blobs::{Batch, Error, Host};
@@ -57,14 +58,12 @@ pub fn main() -> wasmtime::Result<()> {
     // What the model sees of a tool's result.
     let log = "   Compiling a crate\n".repeat(5000) + "error[E0282]: type annotations needed\n";
     let bounded = artifacts.call_bound(&mut store, "my-session", &log, None)??;
-    println!("{}", bounded.text);
+    let observation = bounded.context("a small result is shown as it is")?;
+    println!("{}", observation.text);
 
     // What it asks for next, and is answered.
-    let id = bounded.artifact.map(|artifact| artifact.artifact_id);
-    let path = format!(
-        ".tool-artifacts/{}/bytes/100000-100038",
-        id.unwrap_or_default()
-    );
+    let id = observation.artifact.artifact_id;
+    let path = format!(".tool-artifacts/{id}/bytes/105000-105038");
     assert!(artifacts.call_is_artifact_path(&mut store, &path)?);
     let answer = artifacts.call_read_range(&mut store, "my-session", &path, None)??;
     println!("{}", answer.text);

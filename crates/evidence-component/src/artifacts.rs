@@ -5,7 +5,7 @@ use evidence_core::{ArtifactDescriptor, ArtifactId, EvidenceLimits, range};
 use evidence_store::{ArtifactError, ArtifactStore, StoreError};
 
 use crate::bindings::exports::bounded_evidence::evidence::artifacts::{
-    Bounded, Code, Descriptor, Error, Guest, Limits, RangeAnswer,
+    Code, Descriptor, Error, Guest, Limits, Observation, RangeAnswer,
 };
 use crate::blobs::HostBlobs;
 use crate::{Component, now};
@@ -106,17 +106,21 @@ impl Guest for Component {
         range::is_artifact_path(&path)
     }
 
-    fn bound(scope: String, text: String, given: Option<Limits>) -> Result<Bounded, Error> {
+    fn bound(
+        scope: String,
+        text: String,
+        given: Option<Limits>,
+    ) -> Result<Option<Observation>, Error> {
         let (store, limits) = (store(&scope)?, limits(given)?);
         let bounded = now(bound_result(text, &store, &limits)).map_err(|error| match error {
             ToolError::Storage(error) => error.into(),
             // The one refusal of bounding.
             error => Error::new(Code::ObservationTooLarge, error),
         })?;
-        Ok(Bounded {
+        Ok(bounded.artifact.map(|artifact| Observation {
             text: bounded.text,
-            artifact: bounded.artifact.map(Descriptor::from),
-        })
+            artifact: artifact.into(),
+        }))
     }
 
     fn read_range(

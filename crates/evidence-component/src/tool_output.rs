@@ -196,7 +196,7 @@ impl Guest for Component {
             offset: answer.offset,
             next_offset: answer.next_offset,
             done: answer.done,
-            text: answer.text.to_owned(),
+            data: answer.text.as_bytes().to_vec(),
         })
     }
 

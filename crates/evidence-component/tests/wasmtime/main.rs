@@ -2,8 +2,8 @@
 
 mod calls;
 mod dynamic;
-mod hostile;
 mod host;
+mod hostile;
 mod vectors;
 
 #[path = "../../examples/host.rs"]

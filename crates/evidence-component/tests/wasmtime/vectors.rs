@@ -68,7 +68,7 @@ impl<W: Workspace> Workspace for ComponentWorkspace<W> {
             .call_bound(store, &self.scope, &text, limits)
             .unwrap();
         let bounded = bounded.map_err(|error| ToolError::Refused(error.message))?;
-        Ok(bounded.text)
+        Ok(bounded.map_or(text, |observation| observation.text))
     }
 }
 
