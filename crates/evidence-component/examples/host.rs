@@ -11,9 +11,13 @@ use wasmtime::component::{Component, HasSelf, Linker, bindgen};
 use wasmtime::error::Context as _;
 use wasmtime::{Engine, Store};
 
-use self::bounded_evidence::evidence::blobs::{Batch, Error, Host};
+use self::bindings::Evidence;
+use self::bindings::bounded_evidence::evidence::blobs::{Batch, Error, Host};
 
-bindgen!({ path: "wit", world: "evidence" });
+#[allow(missing_docs, reason = "generated")]
+mod bindings {
+    super::bindgen!({ path: "wit", world: "evidence" });
+}
 
 #[derive(Default)]
 struct Blobs(BTreeMap<String, Vec<u8>>);
@@ -42,6 +46,11 @@ impl Host for Blobs {
     }
 }
 
+/// Bounds a log, and reads the line of it that matters.
+///
+/// # Errors
+///
+/// When the component is not built, and what it answers.
 pub fn main() -> wasmtime::Result<()> {
     let engine = Engine::default();
     let file = concat!(
