@@ -36,7 +36,7 @@ fn file() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/component/calls.jsonl")
 }
 
-fn contents(store: &MemoryStore) -> BTreeMap<String, Vec<u8>> {
+pub fn contents(store: &MemoryStore) -> BTreeMap<String, Vec<u8>> {
     let keys = now(store.list("")).unwrap();
     let values = now(store.get(&keys)).unwrap();
     let names = keys.iter().map(ToString::to_string);

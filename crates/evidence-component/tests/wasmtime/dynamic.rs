@@ -46,10 +46,16 @@ impl Dynamic {
             .zip(arguments)
             .map(|((_, ty), value)| to_val(&ty, value))
             .collect();
+        Ok(to_json(&self.call_values(name, &arguments)?))
+    }
+
+    /// The same with values of the interface's own types.
+    pub fn call_values(&mut self, name: &str, arguments: &[Val]) -> wasmtime::Result<Val> {
+        let function = self.function(name);
         let mut results = [Val::Bool(false)];
-        function.call(&mut self.store, &arguments, &mut results)?;
+        function.call(&mut self.store, arguments, &mut results)?;
         let [result] = results;
-        Ok(to_json(&result))
+        Ok(result)
     }
 }
 
