@@ -1,26 +1,28 @@
-// The component, transpiled by jco into target/component/jco/ once for each test process.
+// The component, transpiled by jco into a directory that goes with the test's process.
 
+import { mkdtempSync, rmSync } from "node:fs";
 import { mkdir, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
-import { fileURLToPath } from "node:url";
+import { fileURLToPath, pathToFileURL } from "node:url";
 import { transpile } from "@bytecodealliance/jco-transpile";
 
-const component = fileURLToPath(new URL("../../target/component/bounded_evidence.wasm", import.meta.url));
+const built = fileURLToPath(new URL("../../target/component/", import.meta.url));
+const outDir = `${mkdtempSync(`${built}jco-`)}/`;
+process.on("exit", () => rmSync(outDir, { recursive: true }));
 
-/** The directory of what jco made. */
-export const directory = new URL("../../target/component/jco/", import.meta.url);
-
-const { files, imports } = await transpile(component, {
+const { files, imports } = await transpile(`${built}bounded_evidence.wasm`, {
   name: "evidence",
   instantiation: "sync",
-  outDir: fileURLToPath(directory),
+  outDir,
 });
-await mkdir(directory, { recursive: true });
-await writeFile(new URL("package.json", directory), '{"type": "module"}');
+await writeFile(`${outDir}package.json`, '{"type": "module"}');
 for (const [file, bytes] of Object.entries(files)) {
   await mkdir(dirname(file), { recursive: true });
   await writeFile(file, bytes);
 }
+
+/** The directory of what jco made. */
+export const directory = pathToFileURL(outDir);
 
 /** The interfaces that the component asks its host for. */
 export const imported = imports;

@@ -1,4 +1,4 @@
-//! The packages of package.json: wasm-opt and the driver of the page's tests.
+//! The packages of package.json: wasm-opt, the driver of the page's tests, and jco for the component's.
 
 use std::fs;
 use std::path::PathBuf;
@@ -32,7 +32,7 @@ pub fn ensure(project: &Project) -> Result<()> {
         return Ok(());
     }
     announce(
-        "node_modules is missing or out of date; running npm ci for wasm-opt and playwright-core",
+        "node_modules is missing or out of date; running npm ci for wasm-opt, playwright-core and jco",
     );
     let mut npm = process::command("npm");
     npm.args(["ci", "--no-audit", "--no-fund"])

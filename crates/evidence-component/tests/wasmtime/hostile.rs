@@ -251,11 +251,11 @@ fn values_that_are_not_what_was_written_are_never_passed_on() {
         },
     ];
     for damage in damages {
-        let damaged = move |call: &Call| match call {
+        let lies = move |call: &Call| match call {
             Call::Get(keys) => Some(Answer::Values(damage(keys))),
             _ => None,
         };
-        at_every_blob_call(damaged, |name, only_reads, honest, answer, _| {
+        at_every_blob_call(lies, |name, only_reads, honest, answer, _| {
             if only_reads {
                 assert!(is_refused(answer) || answer == honest, "{name}: {answer}");
             }
