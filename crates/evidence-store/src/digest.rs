@@ -41,10 +41,6 @@ pub(crate) async fn manifest_of(bytes: &[u8]) -> ChunkManifest {
 
 /// The manifest of `bytes`, by the only means that any host of WebAssembly has.
 #[cfg(all(target_arch = "wasm32", not(feature = "browser")))]
-#[expect(
-    clippy::unused_async,
-    reason = "elsewhere there is something to wait for"
-)]
 pub(crate) async fn manifest_of(bytes: &[u8]) -> ChunkManifest {
     ChunkManifest::of(bytes)
 }
