@@ -9,7 +9,6 @@ import path from "node:path";
 import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { brotliCompressSync } from "node:zlib";
 
 import { EvidenceError, boundTools, openStore } from "bounded-evidence";
 
@@ -32,18 +31,6 @@ test("it is alone in a fresh project: no other package, no script, no network", 
   assert.deepEqual(packages.filter((name) => !name.startsWith(".")), ["bounded-evidence"]);
   const plain = await readFile(path.join(examples, "plain.mjs"), "utf8");
   assert.match((await evaluate(plain, directory)).stdout, /^error\[E0282\]: type annotations needed$/m);
-});
-
-test("what a page loads is at most 150 KB in brotli", async () => {
-  const dist = path.join(installed, "dist");
-  const files = await readdir(dist, { recursive: true });
-  const others = /^(index\.node|processes|ai-sdk|mcp|node|directory|owner)\b|evidence_wasm_processes/;
-  const loaded = files.filter((file) => /\.(js|wasm)$/.test(file) && !others.test(file));
-  assert.ok(loaded.includes("index.js") && loaded.includes(path.join("wasm", "evidence_wasm_bg.wasm")));
-  const sizes = await Promise.all(loaded.map(async (file) => brotliCompressSync(await readFile(path.join(dist, file))).length));
-  const total = sizes.reduce((sum, size) => sum + size, 0);
-  console.log(`${total} bytes in ${loaded.length} files`);
-  assert.ok(total <= 150_000, `${total} bytes`);
 });
 
 test("its version is the library's", async () => {

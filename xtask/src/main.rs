@@ -4,6 +4,7 @@
 //! shell script beside it.
 
 mod bench;
+mod component;
 mod conformance;
 mod description;
 mod dist;
@@ -50,6 +51,8 @@ enum Command {
     Docs,
     /// Write the npm package and its tarball to target/npm/.
     Package,
+    /// Build the WebAssembly component.
+    Component,
     /// Run all tests, or only the named groups.
     Test {
         /// What to run; everything when none is named.
@@ -129,6 +132,12 @@ fn run(command: Command) -> Result<ExitCode> {
             println!("The package is {}.", tarball.display());
             Ok(ExitCode::SUCCESS)
         }
+        Command::Component => {
+            let environment = setup::prepare(&project, component::NEEDS)?;
+            component::build(&environment)?;
+            println!("The component is {}.", project.component().display());
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Test { groups } => Ok(test::run(&project, &groups)),
         Command::Bench => bench::run(&setup::prepare(&project, bench::NEEDS)?),
         Command::Conformance { browser, files } => {
@@ -175,7 +184,8 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Size => {
             let environment = setup::prepare(&project, size::NEEDS)?;
             page::build(&environment)?;
-            page::build_library(&environment)?;
+            package::build(&environment)?;
+            component::build(&environment)?;
             Ok(size::check(&project)?.exit_code())
         }
     }

@@ -52,7 +52,17 @@ impl Project {
         self.target().join("npm/evidence-wasm-processes")
     }
 
-    /// The tests and benchmarks that Node runs.
+    /// The WebAssembly component.
+    pub fn component(&self) -> PathBuf {
+        self.target().join("component/bounded_evidence.wasm")
+    }
+
+    /// The component's tests that Node runs.
+    pub fn component_tests(&self) -> PathBuf {
+        self.root.join("tests/component")
+    }
+
+    /// The tests and benchmarks that Node runs in a browser.
     pub fn browser_tests(&self) -> PathBuf {
         self.root.join("tests/browser")
     }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 
 use crate::dist::{Part, files};
+use crate::package;
 use crate::project::Project;
 use crate::setup::Need;
 use crate::tally::Tally;
@@ -18,6 +19,7 @@ pub const NEEDS: &[Need] = &[
     Need::Trunk,
     Need::NodePackages,
     Need::WasmPack,
+    Need::PackageNodePackages,
 ];
 
 const KILOBYTE: usize = 1_000;
@@ -26,23 +28,29 @@ const MEGABYTE: usize = 1_000 * KILOBYTE;
 /// Measures what the two builds made and prints a table of it; each limit is
 /// one check.
 pub fn check(project: &Project) -> Result<Tally> {
-    let code = |package: &Path| -> Result<Vec<PathBuf>> {
-        let mut code = files(package)?;
-        code.retain(|file| matches!(extension(file), Some("wasm" | "js")));
-        Ok(code)
-    };
+    let package = package::stage(project).join("dist");
     let mut budgets = vec![
         Budget::new(
-            "evidence-wasm",
+            "npm package",
             Measure::Brotli,
             150 * KILOBYTE,
-            code(&project.library())?,
+            loaded(&package, ["index.js", "loader.js"], "evidence_wasm")?,
         ),
         Budget::new(
-            "evidence-wasm with processes",
+            "npm package with processes",
             Measure::Brotli,
             185 * KILOBYTE,
-            code(&project.library_with_processes())?,
+            loaded(
+                &package,
+                ["processes.js", "processes-loader.js"],
+                "evidence_wasm_processes",
+            )?,
+        ),
+        Budget::new(
+            "evidence-component",
+            Measure::Plain,
+            250 * KILOBYTE,
+            vec![project.component()],
         ),
     ];
     budgets.extend(page_budgets(&project.dist())?);
@@ -56,6 +64,19 @@ pub fn check(project: &Project) -> Result<Tally> {
         tally += budget.check()?;
     }
     Ok(tally)
+}
+
+/// What a page loads of the npm package: the scripts of one entry, what both have, and the build.
+fn loaded(dist: &Path, entry: [&str; 2], build: &str) -> Result<Vec<PathBuf>> {
+    let mut loaded: Vec<_> = entry
+        .into_iter()
+        .chain(["load.js", "plain.js"])
+        .map(|name| dist.join(name))
+        .collect();
+    let wasm = dist.join("wasm");
+    loaded.extend([".js", "_bg.wasm"].map(|ending| wasm.join(format!("{build}{ending}"))));
+    loaded.extend(files(&wasm.join("snippets"))?);
+    Ok(loaded)
 }
 
 /// The budgets of dist/, by the part that each of its files belongs to.

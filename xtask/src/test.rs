@@ -14,7 +14,7 @@ use crate::project::{Project, files_ending};
 use crate::serve::Server;
 use crate::setup::{self, Environment, Need};
 use crate::tally::{Runner, Tally};
-use crate::{description, docs, package, page, process, size};
+use crate::{component, description, docs, package, page, process, size};
 
 /// Tests that are run together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -27,6 +27,8 @@ pub enum Group {
     Browser,
     /// The npm package, installed from its tarball.
     Package,
+    /// The component in wasmtime, and in Node by way of jco.
+    Component,
     /// The sizes of what is shipped.
     Size,
 }
@@ -65,6 +67,7 @@ pub fn run(project: &Project, groups: &[Group]) -> ExitCode {
         (Group::Native, NATIVE_NEEDS),
         (Group::Browser, BROWSER_NEEDS),
         (Group::Package, PACKAGE_NEEDS),
+        (Group::Component, component::NEEDS),
         (Group::Size, size::NEEDS),
     ];
     let needs: Vec<Need> = needs
@@ -88,26 +91,53 @@ pub fn run(project: &Project, groups: &[Group]) -> ExitCode {
             });
         }
     }
-    if let Some(environment) = environment
-        && (wanted(Group::Browser) || wanted(Group::Package) || wanted(Group::Size))
-    {
-        let library = run.attempt("library build", || page::build_library(&environment));
-        if wanted(Group::Package) && library.is_some() {
-            package_tests(&mut run, &environment);
-        }
-        if wanted(Group::Browser) || wanted(Group::Size) {
-            let page = run.attempt("page build", || page::build(&environment));
-            let built = page.and(library);
-            if wanted(Group::Browser) {
-                let docs = run.attempt("documentation build", || docs::build(&environment));
-                browser(&mut run, &environment, built.and(docs).is_some());
-            }
-            if wanted(Group::Size) && built.is_some() {
-                run.step("size", || size::check(project));
-            }
-        }
+    if let Some(environment) = environment {
+        shipped(&mut run, &environment, wanted);
     }
     run.close()
+}
+
+/// What is tested and measured as it is shipped.
+fn shipped(run: &mut Run, environment: &Environment, wanted: impl Fn(Group) -> bool) {
+    let (mut library, mut package) = (None, None);
+    if wanted(Group::Browser) || wanted(Group::Package) || wanted(Group::Size) {
+        library = run.attempt("library build", || page::build_library(environment));
+        package = library.and_then(|()| {
+            run.attempt("package", || {
+                let tarball = package::assemble(environment)?;
+                package::install(environment, &tarball)?;
+                Ok(tarball)
+            })
+        });
+    }
+    if wanted(Group::Package)
+        && let Some(tarball) = &package
+    {
+        package_tests(run, environment, tarball);
+    }
+    let mut page = None;
+    if wanted(Group::Browser) || wanted(Group::Size) {
+        page = run.attempt("page build", || page::build(environment));
+    }
+    let mut component = None;
+    if wanted(Group::Component) || wanted(Group::Size) {
+        component = run.attempt("component build", || component::build(environment));
+    }
+    if wanted(Group::Browser) {
+        let docs = run.attempt("documentation build", || docs::build(environment));
+        browser(run, environment, page.and(library).and(docs).is_some());
+    }
+    if wanted(Group::Component) && component.is_some() {
+        run.tests("component in wasmtime", Runner::Cargo, || {
+            Ok(component::wasmtime_tests(environment.project()))
+        });
+        run.tests("component in Node", Runner::Node, || {
+            component::node_tests(environment)
+        });
+    }
+    if wanted(Group::Size) && page.is_some() && package.is_some() && component.is_some() {
+        run.step("size", || size::check(environment.project()));
+    }
 }
 
 fn lint(run: &mut Run, project: &Project) {
@@ -135,6 +165,8 @@ fn lint(run: &mut Run, project: &Project) {
 fn native(run: &mut Run, project: &Project) {
     let mut tests = setup::native_cargo(project);
     tests.args(["test", "--workspace", "--no-fail-fast", "--locked"]);
+    // They need the component, which is built with the tools of another group.
+    tests.args(["--exclude", "evidence-component"]);
     run.tests("tests", Runner::Cargo, || Ok(tests));
     run.tests("vectors", Runner::Conformance, || {
         Ok(conformance::native(project, &vectors(project)?))
@@ -205,6 +237,7 @@ fn wasm_lints(environment: &Environment, tested: &[PathBuf]) -> Result<Tally> {
     };
     let mut packages: Vec<&OsStr> = tested.iter().filter_map(|path| path.file_name()).collect();
     lint(&["--tests"], &packages)?;
+    lint(&["--lib"], &[OsStr::new("evidence-component")])?;
     packages.extend(
         [
             "evidence-playground",
@@ -265,14 +298,8 @@ fn page_tests(
 }
 
 /// The tests in npm/tests/, against the package that its tarball installs.
-fn package_tests(run: &mut Run, environment: &Environment) {
+fn package_tests(run: &mut Run, environment: &Environment, tarball: &Path) {
     let project = environment.project();
-    let installed = run.attempt("package", || {
-        let tarball = package::assemble(environment)?;
-        package::install(environment, &tarball)?;
-        Ok(tarball)
-    });
-    let Some(tarball) = installed else { return };
     let mut types = process::command(package::program(project, "tsc"));
     types
         .args(["--project", "tests"])
@@ -293,7 +320,7 @@ fn package_tests(run: &mut Run, environment: &Environment) {
             &package::sources(project).join("tests"),
             ".test.mjs",
         )?)
-        .env("TARBALL", &tarball)
+        .env("TARBALL", tarball)
         .env("NATIVE", project.target().join("debug/bounded-evidence"))
         .env("VECTORS", project.root().join("tests/vectors"));
         Ok(node)

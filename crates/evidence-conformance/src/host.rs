@@ -4,12 +4,26 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use evidence_agent::workspace::{FileTree, MemoryTree};
-use evidence_store::{MemoryStore, Store};
+use evidence_agent::{BoundedEvidenceWorkspace, Workspace};
+use evidence_core::EvidenceLimits;
+use evidence_store::{ArtifactStore, MemoryStore, Scope, Store};
 
 /// Files of a workspace, by path.
 pub type Files = BTreeMap<String, String>;
 
-/// Makes the store and the files of each vector.
+/// A workspace that keeps large results out of the prompt: the implementation that is checked.
+pub trait Bounded<W>: Workspace {
+    /// The workspace that it wraps.
+    fn inner(&self) -> &W;
+}
+
+impl<W: Workspace, S: Store> Bounded<W> for BoundedEvidenceWorkspace<W, S> {
+    fn inner(&self) -> &W {
+        self.workspace()
+    }
+}
+
+/// Makes the store, the files and the implementation of each vector.
 #[expect(
     async_fn_in_trait,
     reason = "vectors run one after the other, on one thread"
@@ -19,6 +33,8 @@ pub trait Host {
     type Store: Store + Clone;
     /// The files.
     type Tree: FileTree;
+    /// The implementation.
+    type Bounded<W: Workspace>: Bounded<W>;
 
     /// A store in which no other vector has left anything under the scope of this one.
     ///
@@ -26,6 +42,15 @@ pub trait Host {
     ///
     /// What the store says.
     async fn store(&self) -> Result<Self::Store, String>;
+
+    /// Wraps `inner`; its large results go to `store` under `scope`.
+    fn bounded<W: Workspace>(
+        &self,
+        inner: W,
+        store: Self::Store,
+        scope: Scope,
+        limits: EvidenceLimits,
+    ) -> Self::Bounded<W>;
 
     /// A tree of these files.
     ///
@@ -64,9 +89,20 @@ pub fn memory_files(tree: &MemoryTree) -> Files {
 impl Host for MemoryHost {
     type Store = Arc<MemoryStore>;
     type Tree = MemoryTree;
+    type Bounded<W: Workspace> = BoundedEvidenceWorkspace<W, Self::Store>;
 
     async fn store(&self) -> Result<Self::Store, String> {
         Ok(Arc::default())
+    }
+
+    fn bounded<W: Workspace>(
+        &self,
+        inner: W,
+        store: Self::Store,
+        scope: Scope,
+        limits: EvidenceLimits,
+    ) -> Self::Bounded<W> {
+        BoundedEvidenceWorkspace::new(inner, ArtifactStore::new(store, scope), limits)
     }
 
     fn tree(&self, files: &Files) -> Result<Self::Tree, String> {
@@ -87,7 +123,9 @@ mod directory {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use evidence_agent::workspace::DirectoryTree;
-    use evidence_store::DirectoryStore;
+    use evidence_agent::{BoundedEvidenceWorkspace, Workspace};
+    use evidence_core::EvidenceLimits;
+    use evidence_store::{ArtifactStore, DirectoryStore, Scope};
     use tempfile::TempDir;
 
     use super::{Files, Host};
@@ -121,12 +159,23 @@ mod directory {
         type Store = DirectoryStore;
         /// The tree, and where it is.
         type Tree = DirectoryTree;
+        type Bounded<W: Workspace> = BoundedEvidenceWorkspace<W, Self::Store>;
 
         async fn store(&self) -> Result<Self::Store, String> {
             let root = self.root.path().join("artifacts");
             DirectoryStore::open(root)
                 .await
                 .map_err(|error| error.to_string())
+        }
+
+        fn bounded<W: Workspace>(
+            &self,
+            inner: W,
+            store: Self::Store,
+            scope: Scope,
+            limits: EvidenceLimits,
+        ) -> Self::Bounded<W> {
+            BoundedEvidenceWorkspace::new(inner, ArtifactStore::new(store, scope), limits)
         }
 
         fn tree(&self, files: &Files) -> Result<Self::Tree, String> {

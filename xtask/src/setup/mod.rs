@@ -177,7 +177,7 @@ pub fn prepare(project: &Project, needs: &[Need]) -> Result<Environment> {
         tool.ensure(project)?;
     }
     if needed(Need::NodePackages) {
-        node::ensure(project.root(), "wasm-opt and playwright-core")?;
+        node::ensure(project.root(), "wasm-opt, playwright-core and jco")?;
     }
     if needed(Need::PackageNodePackages) {
         node::ensure(
