@@ -85,8 +85,17 @@ fn every_refusal_in_the_book_is_the_codes() {
 #[test]
 fn every_block_is_of_a_kind_that_something_checks() {
     // Rust is run as the documentation of evidence-agent, JavaScript and HTML are run in a browser. What
-    // is included from npm/examples is run there.
-    let known = ["console", "html", "js", "js,included", "rust", "sh", "text"];
+    // is included, examples of the npm package and of the component, is run with their tests.
+    let known = [
+        "console",
+        "html",
+        "js",
+        "js,included",
+        "rust",
+        "rust,ignore,included",
+        "sh",
+        "text",
+    ];
     for (page, blocks) in book() {
         for Block { kind, line, .. } in blocks {
             let is_checked = kind.starts_with("json,") || kind.starts_with("text,");
