@@ -1,5 +1,7 @@
 //! Contract A.
 
+use std::fmt::Display;
+
 use evidence_agent::{ToolError, bound_result, error_line};
 use evidence_core::{ArtifactDescriptor, ArtifactId, EvidenceLimits, range};
 use evidence_store::{ArtifactError, ArtifactStore, StoreError};
@@ -11,7 +13,7 @@ use crate::blobs::HostBlobs;
 use crate::{Component, now};
 
 impl Error {
-    fn new(code: Code, message: impl ToString) -> Self {
+    fn new(code: Code, message: impl Display) -> Self {
         Self {
             code,
             message: message.to_string(),
@@ -19,7 +21,7 @@ impl Error {
     }
 
     /// An argument is not of the form that it must have.
-    fn invalid(reason: impl ToString) -> Self {
+    fn invalid(reason: impl Display) -> Self {
         Self::new(Code::InvalidArgument, reason)
     }
 }

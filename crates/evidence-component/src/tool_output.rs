@@ -1,5 +1,7 @@
 //! Contract B.
 
+use std::fmt::Display;
+
 use evidence_agent::endpoint::{Problem, ProblemCode};
 use evidence_core::cursor::{self, READ_TOOL_SCHEMA, ReadArguments, ReadRefusal};
 use evidence_core::envelope::{self, MaxInputBytes};
@@ -18,7 +20,7 @@ pub const OUTPUTS: ToolOutputs<HostBlobs> = ToolOutputs::new(HostBlobs);
 
 impl Error {
     /// An argument is not of the form that it must have.
-    pub fn invalid(reason: impl ToString) -> Self {
+    pub fn invalid(reason: impl Display) -> Self {
         Self {
             code: Code::InvalidArgument,
             message: reason.to_string(),
