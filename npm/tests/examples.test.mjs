@@ -30,7 +30,7 @@ test("the Vercel AI SDK", async () => {
 
 test("a process", async () => {
   const [ended, line] = await run("processes.mjs");
-  assert.match(ended, /^ended with 2 after \d{5} bytes$/);
+  assert.match(ended, /^exited after \d{5} bytes$/);
   assert.match(line, /^compiled \d{4} of 3000$/);
 });
 
