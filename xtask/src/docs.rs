@@ -1,18 +1,17 @@
 //! Builds the documentation: the book, and beside it the descriptions of both interfaces from their
 //! sources.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use anyhow::Result;
 
 use crate::dist;
 use crate::package;
-use crate::page;
 use crate::process;
 use crate::project::Project;
 use crate::setup::{self, Environment, Need};
+use crate::stamp;
 
 /// What building the documentation needs: the types of the library for JavaScript are part of it.
 pub const NEEDS: &[Need] = &[
@@ -28,7 +27,8 @@ pub const NEEDS: &[Need] = &[
 const CRATES: [&str; 3] = ["evidence-core", "evidence-store", "evidence-agent"];
 
 /// Everything below the root that the documentation is made from.
-const SOURCES: [&str; 9] = [
+const SOURCES: [&str; 10] = [
+    ".cargo",
     "Cargo.lock",
     "Cargo.toml",
     "crates",
@@ -49,23 +49,18 @@ pub fn place(project: &Project) -> PathBuf {
 pub fn build(environment: &Environment) -> Result<()> {
     let project = environment.project();
     let place = place(project);
-    let stamp = project.scratch().join("docs-built");
-    if place.join("index.html").is_file() && page::is_newer_than(&stamp, project, &SOURCES)? {
-        return Ok(());
-    }
-    let start = SystemTime::now();
-    // It empties the directory first.
-    let mut mdbook = environment.tool("mdbook")?;
-    mdbook
-        .args(["build", "--dest-dir"])
-        .arg(&place)
-        .arg(project.docs());
-    process::run(&mut mdbook)?;
-    rust(project, &place.join("api/rust"))?;
-    typescript(environment, &place.join("api/typescript"))?;
-    fs::create_dir_all(project.scratch())?;
-    File::create(&stamp)?.set_modified(start)?;
-    Ok(())
+    let made = [place.join("index.html")];
+    stamp::unless_newer(project, "docs-built", &made, &SOURCES, || {
+        // It empties the directory first.
+        let mut mdbook = environment.tool("mdbook")?;
+        mdbook
+            .args(["build", "--dest-dir"])
+            .arg(&place)
+            .arg(project.docs());
+        process::run(&mut mdbook)?;
+        rust(project, &place.join("api/rust"))?;
+        typescript(environment, &place.join("api/typescript"))
+    })
 }
 
 /// What rustdoc says of the crates.

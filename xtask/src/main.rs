@@ -17,6 +17,7 @@ mod record;
 mod serve;
 mod setup;
 mod size;
+mod stamp;
 mod tally;
 mod test;
 

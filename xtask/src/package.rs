@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 
 use crate::project::{Project, files_ending};
 use crate::setup::{Environment, Need};
-use crate::{dist, page, process};
+use crate::{dist, page, process, stamp};
 
 /// What the package's build needs.
 pub const NEEDS: &[Need] = &[
@@ -17,6 +17,9 @@ pub const NEEDS: &[Need] = &[
     Need::NodePackages,
     Need::PackageNodePackages,
 ];
+
+/// What it is made from, beside the library.
+const SOURCES: [&str; 3] = ["npm/minify.mjs", "npm/package", "npm/package-lock.json"];
 
 /// Where the package, its examples and its tests are.
 pub fn sources(project: &Project) -> PathBuf {
@@ -33,15 +36,27 @@ pub fn stage(project: &Project) -> PathBuf {
     project.target().join("npm/bounded-evidence")
 }
 
-/// Writes the package and its tarball below target/npm, and returns the tarball.
-pub fn build(environment: &Environment) -> Result<PathBuf> {
-    page::build_library(environment)?;
-    assemble(environment)
+/// The tarball: npm names it after the package and its version, which is the library's.
+fn tarball(project: &Project) -> PathBuf {
+    let name = concat!("bounded-evidence-", env!("CARGO_PKG_VERSION"), ".tgz");
+    project.target().join("npm").join(name)
 }
 
-/// The same over a library that has been built.
-pub fn assemble(environment: &Environment) -> Result<PathBuf> {
+/// Writes the package and its tarball below target/npm, unless they are newer than their sources, and
+/// returns the tarball.
+pub fn build(environment: &Environment) -> Result<PathBuf> {
+    page::build_library(environment)?;
     let project = environment.project();
+    let made = [stage(project), tarball(project)];
+    let sources = [&SOURCES[..], &page::LIBRARY_SOURCES].concat();
+    stamp::unless_newer(project, "package-built", &made, &sources, || {
+        assemble(project)
+    })?;
+    Ok(tarball(project))
+}
+
+/// Writes the package over the library, and packs it.
+fn assemble(project: &Project) -> Result<()> {
     let (sources, stage) = (sources(project), stage(project));
     let dist = stage.join("dist");
     if stage.exists() {
@@ -77,17 +92,11 @@ pub fn assemble(environment: &Environment) -> Result<PathBuf> {
         .args(files_ending(&wasm, ".js")?);
     process::run(&mut minifier)?;
 
-    let out = project.target().join("npm");
-    for old in files_ending(&out, ".tgz")? {
-        fs::remove_file(old)?;
-    }
     let mut npm = process::command("npm");
     npm.args(["pack", "--ignore-scripts", "--silent", "--pack-destination"])
-        .arg(&out)
+        .arg(project.target().join("npm"))
         .current_dir(&stage);
-    process::run(&mut npm)?;
-    let tarballs = files_ending(&out, ".tgz")?;
-    tarballs.into_iter().next().context("npm packed nothing")
+    process::run(&mut npm)
 }
 
 /// Unpacks the tarball beside the packages that it is tested against, which is all that npm does with

@@ -1,15 +1,14 @@
 //! Builds what is shipped: the page, and the library for JavaScript.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::Path;
-use std::time::SystemTime;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use crate::dist;
 use crate::process;
-use crate::project::Project;
 use crate::setup::{Environment, Need};
+use crate::stamp;
 
 /// What the page's build needs.
 pub const NEEDS: &[Need] = &[
@@ -32,54 +31,40 @@ const SOURCES: [&str; 8] = [
 ];
 
 /// What of it the library for JavaScript is made from.
-const LIBRARY_SOURCES: [&str; 4] = [".cargo", "Cargo.lock", "Cargo.toml", "crates"];
+pub const LIBRARY_SOURCES: [&str; 4] = [".cargo", "Cargo.lock", "Cargo.toml", "crates"];
 
 /// Writes the deployable page to dist/, unless it is newer than its sources.
 pub fn build(environment: &Environment) -> Result<()> {
     let project = environment.project();
-    let stamp = project.scratch().join("page-built");
-    if project.dist().join("index.html").is_file() && is_newer_than(&stamp, project, &SOURCES)? {
-        return Ok(());
-    }
-    // The stamp bears the time before the build, so that a file saved while
-    // it runs counts as newer.
-    let start = SystemTime::now();
-    let mut trunk = environment.tool("trunk")?;
-    trunk
-        .arg("build")
-        // Set-up chose the version; a newer one is no news here.
-        .env("TRUNK_SKIP_VERSION_CHECK", "true")
-        // trunk refuses to start when it is set to 1, as is the custom.
-        .env_remove("NO_COLOR");
-    process::run(&mut trunk)?;
-    dist::write_list(&project.dist())?;
-    fs::create_dir_all(project.scratch())?;
-    File::create(&stamp)?.set_modified(start)?;
-    Ok(())
+    let made = [project.dist().join("index.html")];
+    stamp::unless_newer(project, "page-built", &made, &SOURCES, || {
+        let mut trunk = environment.tool("trunk")?;
+        trunk
+            .arg("build")
+            // Set-up chose the version; a newer one is no news here.
+            .env("TRUNK_SKIP_VERSION_CHECK", "true")
+            // trunk refuses to start when it is set to 1, as is the custom.
+            .env_remove("NO_COLOR");
+        process::run(&mut trunk)?;
+        dist::write_list(&project.dist())
+    })
 }
 
 /// Builds evidence-wasm without and with processes, unless both are newer than their sources.
 pub fn build_library(environment: &Environment) -> Result<()> {
     let project = environment.project();
-    let stamp = project.scratch().join("library-built");
-    let (plain, with_processes) = (project.library(), project.library_with_processes());
-    if plain.is_dir()
-        && with_processes.is_dir()
-        && is_newer_than(&stamp, project, &LIBRARY_SOURCES)?
-    {
-        return Ok(());
-    }
-    let start = SystemTime::now();
-    bind(environment, "evidence_wasm", &plain, &[])?;
-    bind(
-        environment,
-        "evidence_wasm_processes",
-        &with_processes,
-        &["--features", "processes"],
-    )?;
-    fs::create_dir_all(project.scratch())?;
-    File::create(&stamp)?.set_modified(start)?;
-    Ok(())
+    let made = [project.library(), project.library_with_processes()];
+    stamp::unless_newer(project, "library-built", &made, &LIBRARY_SOURCES, || {
+        let [plain, with_processes] = &made;
+        bind(environment, "evidence_wasm", plain, &[])?;
+        let features = ["--features", "processes"];
+        bind(
+            environment,
+            "evidence_wasm_processes",
+            with_processes,
+            &features,
+        )
+    })
 }
 
 /// Writes evidence-wasm and its bindings, under this name.
@@ -131,39 +116,8 @@ fn without_documentation(script: &str) -> String {
     kept
 }
 
-/// Whether a stamp is newer than all of these sources below the root.
-pub fn is_newer_than(stamp: &Path, project: &Project, sources: &[&str]) -> Result<bool> {
-    let Ok(built) = stamp.metadata().and_then(|metadata| metadata.modified()) else {
-        return Ok(false);
-    };
-    for source in sources {
-        let path = project.root().join(source);
-        if path.exists() && newest_change(&path)? >= built {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
-/// When anything at or below this path was last changed; a directory's own
-/// time tells of files that are gone.
-fn newest_change(path: &Path) -> Result<SystemTime> {
-    let metadata = path
-        .metadata()
-        .with_context(|| format!("cannot read {}", path.display()))?;
-    let mut newest = metadata.modified()?;
-    if metadata.is_dir() {
-        for entry in fs::read_dir(path)? {
-            newest = newest.max(newest_change(&entry?.path())?);
-        }
-    }
-    Ok(newest)
-}
-
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
@@ -171,20 +125,5 @@ mod tests {
         let script = "/**\n * What it is.\n */\nexport class A {\n    /** One line. */\n    b() {\n        // c\n    }\n}\n";
         let bare = "export class A {\n    b() {\n        // c\n    }\n}\n";
         assert_eq!(without_documentation(script), bare);
-    }
-
-    #[test]
-    fn the_newest_file_counts_however_deep() {
-        let root = tempfile::tempdir().unwrap();
-        let deep = root.path().join("a/b");
-        fs::create_dir_all(&deep).unwrap();
-        let later = SystemTime::now() + Duration::from_secs(100);
-        File::create(deep.join("file"))
-            .unwrap()
-            .set_modified(later)
-            .unwrap();
-        assert_eq!(newest_change(root.path()).unwrap(), later);
-        fs::remove_file(deep.join("file")).unwrap();
-        assert!(newest_change(root.path()).unwrap() < later);
     }
 }

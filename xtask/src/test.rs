@@ -104,7 +104,7 @@ fn shipped(run: &mut Run, environment: &Environment, wanted: impl Fn(Group) -> b
         library = run.attempt("library build", || page::build_library(environment));
         package = library.and_then(|()| {
             run.attempt("package", || {
-                let tarball = package::assemble(environment)?;
+                let tarball = package::build(environment)?;
                 package::install(environment, &tarball)?;
                 Ok(tarball)
             })
