@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use evidence_agent::workspace::MemoryTree;
 use evidence_agent::{BoundedEvidenceWorkspace, Workspace};
-use evidence_core::EvidenceLimits;
-use evidence_store::{ArtifactStore, IndexedDbStore, Scope};
+use evidence_store::IndexedDbStore;
 use wasm_bindgen::prelude::*;
 
 use crate::host::{Files, Host, memory_files, memory_tree};
@@ -24,16 +23,6 @@ impl Host for BrowserHost {
 
     async fn store(&self) -> Result<Self::Store, String> {
         Ok(Arc::clone(&self.store))
-    }
-
-    fn bounded<W: Workspace>(
-        &self,
-        inner: W,
-        store: Self::Store,
-        scope: Scope,
-        limits: EvidenceLimits,
-    ) -> Self::Bounded<W> {
-        BoundedEvidenceWorkspace::new(inner, ArtifactStore::new(store, scope), limits)
     }
 
     fn tree(&self, files: &Files) -> Result<Self::Tree, String> {

@@ -12,12 +12,19 @@ use evidence_store::{ArtifactStore, MemoryStore, Scope, Store};
 pub type Files = BTreeMap<String, String>;
 
 /// A workspace that keeps large results out of the prompt: the implementation that is checked.
-pub trait Bounded<W>: Workspace {
+pub trait Bounded<W, S>: Workspace {
+    /// Wraps `inner`; its large results go to `store` under `scope`.
+    fn new(inner: W, store: S, scope: Scope, limits: EvidenceLimits) -> Self;
+
     /// The workspace that it wraps.
     fn inner(&self) -> &W;
 }
 
-impl<W: Workspace, S: Store> Bounded<W> for BoundedEvidenceWorkspace<W, S> {
+impl<W: Workspace, S: Store> Bounded<W, S> for BoundedEvidenceWorkspace<W, S> {
+    fn new(inner: W, store: S, scope: Scope, limits: EvidenceLimits) -> Self {
+        Self::new(inner, ArtifactStore::new(store, scope), limits)
+    }
+
     fn inner(&self) -> &W {
         self.workspace()
     }
@@ -34,7 +41,7 @@ pub trait Host {
     /// The files.
     type Tree: FileTree;
     /// The implementation.
-    type Bounded<W: Workspace>: Bounded<W>;
+    type Bounded<W: Workspace>: Bounded<W, Self::Store>;
 
     /// A store in which no other vector has left anything under the scope of this one.
     ///
@@ -42,15 +49,6 @@ pub trait Host {
     ///
     /// What the store says.
     async fn store(&self) -> Result<Self::Store, String>;
-
-    /// Wraps `inner`; its large results go to `store` under `scope`.
-    fn bounded<W: Workspace>(
-        &self,
-        inner: W,
-        store: Self::Store,
-        scope: Scope,
-        limits: EvidenceLimits,
-    ) -> Self::Bounded<W>;
 
     /// A tree of these files.
     ///
@@ -95,16 +93,6 @@ impl Host for MemoryHost {
         Ok(Arc::default())
     }
 
-    fn bounded<W: Workspace>(
-        &self,
-        inner: W,
-        store: Self::Store,
-        scope: Scope,
-        limits: EvidenceLimits,
-    ) -> Self::Bounded<W> {
-        BoundedEvidenceWorkspace::new(inner, ArtifactStore::new(store, scope), limits)
-    }
-
     fn tree(&self, files: &Files) -> Result<Self::Tree, String> {
         Ok(memory_tree(files))
     }
@@ -124,8 +112,7 @@ mod directory {
 
     use evidence_agent::workspace::DirectoryTree;
     use evidence_agent::{BoundedEvidenceWorkspace, Workspace};
-    use evidence_core::EvidenceLimits;
-    use evidence_store::{ArtifactStore, DirectoryStore, Scope};
+    use evidence_store::DirectoryStore;
     use tempfile::TempDir;
 
     use super::{Files, Host};
@@ -166,16 +153,6 @@ mod directory {
             DirectoryStore::open(root)
                 .await
                 .map_err(|error| error.to_string())
-        }
-
-        fn bounded<W: Workspace>(
-            &self,
-            inner: W,
-            store: Self::Store,
-            scope: Scope,
-            limits: EvidenceLimits,
-        ) -> Self::Bounded<W> {
-            BoundedEvidenceWorkspace::new(inner, ArtifactStore::new(store, scope), limits)
         }
 
         fn tree(&self, files: &Files) -> Result<Self::Tree, String> {

@@ -202,13 +202,13 @@ enum EvidenceStep {
     },
 }
 
-async fn check_evidence(line: &str, host: &impl Host) -> Result<(), String> {
+async fn check_evidence<H: Host>(line: &str, host: &H) -> Result<(), String> {
     let vector: EvidenceVector = parse(line)?;
     let (store, scope) = (host.store().await?, scope(&vector.name)?);
     let artifacts = ArtifactStore::new(store.clone(), scope.clone());
     let inner = ToolWorkspace::new(host.tree(&vector.files)?, ToolPolicy::default());
     let limits = evidence_limits(&vector.limits)?;
-    let mut workspace = host.bounded(inner, store, scope, limits);
+    let mut workspace = <H::Bounded<_>>::new(inner, store, scope, limits);
     for (index, step) in vector.steps.iter().enumerate() {
         match step {
             EvidenceStep::Execute {
@@ -415,7 +415,7 @@ async fn check_loop<H: Host>(line: &str, host: &H) -> Result<(), String> {
         RecordedOperator(approval),
     );
     let limits = evidence_limits(&vector.limits)?;
-    let mut workspace = host.bounded(inner, store, scope, limits);
+    let mut workspace = <H::Bounded<_>>::new(inner, store, scope, limits);
     let mut generator = ScriptedGenerator::new(vector.responses, artifacts);
     let run = Run::new(
         &vector.task,

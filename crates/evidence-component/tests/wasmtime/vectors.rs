@@ -72,7 +72,23 @@ impl<W: Workspace> Workspace for ComponentWorkspace<W> {
     }
 }
 
-impl<W: Workspace> Bounded<W> for ComponentWorkspace<W> {
+impl<W: Workspace> Bounded<W, Arc<MemoryStore>> for ComponentWorkspace<W> {
+    fn new(inner: W, store: Arc<MemoryStore>, scope: Scope, limits: EvidenceLimits) -> Self {
+        let (store, component) = typed(Blobs::over(store));
+        let signed = |limit| i64::try_from(limit).unwrap();
+        Self {
+            inner,
+            scope: scope.to_string(),
+            limits: Limits {
+                max_inline_bytes: signed(limits.max_inline_bytes()),
+                preview_bytes: signed(limits.preview_bytes()),
+                max_range_bytes: signed(limits.max_range_bytes()),
+            },
+            component,
+            store,
+        }
+    }
+
     fn inner(&self) -> &W {
         &self.inner
     }
@@ -87,28 +103,6 @@ impl Host for ComponentHost {
 
     async fn store(&self) -> Result<Self::Store, String> {
         Ok(Arc::default())
-    }
-
-    fn bounded<W: Workspace>(
-        &self,
-        inner: W,
-        store: Self::Store,
-        scope: Scope,
-        limits: EvidenceLimits,
-    ) -> Self::Bounded<W> {
-        let (store, component) = typed(Blobs::over(store));
-        let signed = |limit| i64::try_from(limit).unwrap();
-        ComponentWorkspace {
-            inner,
-            scope: scope.to_string(),
-            limits: Limits {
-                max_inline_bytes: signed(limits.max_inline_bytes()),
-                preview_bytes: signed(limits.preview_bytes()),
-                max_range_bytes: signed(limits.max_range_bytes()),
-            },
-            component,
-            store,
-        }
     }
 
     fn tree(&self, files: &Files) -> Result<Self::Tree, String> {
