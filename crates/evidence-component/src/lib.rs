@@ -11,9 +11,7 @@ mod blobs;
 mod retention;
 mod tool_output;
 
-use std::future::Future;
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
+use futures_util::FutureExt as _;
 
 #[expect(unsafe_code, clippy::pedantic, reason = "generated")]
 mod bindings {
@@ -33,8 +31,6 @@ struct Component;
 
 /// The outcome of what never has to wait, because the host's blobs answer at once.
 fn now<T>(future: impl Future<Output = T>) -> T {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(outcome) => outcome,
-        Poll::Pending => unreachable!("nothing beneath waits for anything but the blobs"),
-    }
+    let outcome = future.now_or_never();
+    outcome.unwrap_or_else(|| unreachable!("nothing beneath waits for anything but the blobs"))
 }

@@ -1,12 +1,11 @@
 //! The component, and blobs that are the project's own store in memory.
 
 use std::path::Path;
-use std::pin::pin;
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use evidence_store::{Batch, Expectation, Key, MemoryStore, Store as _, StoreError};
+use futures_util::FutureExt as _;
 use wasmtime::component::{Component, HasSelf, Instance, Linker, bindgen};
 use wasmtime::{Engine, Store};
 
@@ -28,10 +27,7 @@ pub fn component() -> &'static Component {
 
 /// The outcome of what a store in memory answers at once, also inside of an executor.
 pub fn now<T>(future: impl Future<Output = T>) -> T {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(outcome) => outcome,
-        Poll::Pending => unreachable!("memory does not wait"),
-    }
+    future.now_or_never().expect("memory does not wait")
 }
 
 /// What a call of the blobs meets instead of the store.
