@@ -74,6 +74,14 @@ test("the wrappers take the objects of the entry with processes, whose errors ar
   assert.equal(stdout, "true [ 'akh_read_tool_output' ] true\n");
 });
 
+test("the entry with processes has all of the other, and what describes their tools", async () => {
+  const [plain, processes] = await Promise.all(["bounded-evidence", "bounded-evidence/processes"].map((name) => import(name)));
+  assert.deepEqual(Object.keys(processes).sort(), [...Object.keys(plain), "processToolSchemas"].sort());
+  const named = async (entry) => (await readFile(path.join(installed, "dist", `${entry}.d.ts`), "utf8")).match(/type \w+/g);
+  const types = new Set(await named("processes"));
+  assert.deepEqual((await named("index")).filter((type) => !types.has(type)), []);
+});
+
 test("loading that failed may be repeated", async () => {
   const { stdout } = await evaluate(`
     import { init, isArtifactPath } from "bounded-evidence";
