@@ -39,6 +39,7 @@ use evidence_core::{
 use serde::{Deserialize, Serialize};
 
 use self::keys::JobKeys;
+use self::processes::Observed;
 use crate::blob::{self, BlobError};
 use crate::digest::manifest_of;
 use crate::record::{Record, RecordError};
@@ -220,9 +221,9 @@ struct Prepared {
     artifact: Option<(ChunkManifest, Bytes)>,
     request: Sha256Digest,
     outcome: Outcome,
-    /// Whether it is what was seen of something that the job did before, so that it is taken also
-    /// when the job has ended.
-    is_observation: bool,
+    /// Of which process it was seen, when it is a look at one. That is taken also when the job has
+    /// ended: what is seen was done before.
+    observed: Option<Observed>,
 }
 
 impl<S: Store> ToolOutputs<S> {
@@ -445,8 +446,10 @@ impl<S: Store> ToolOutputs<S> {
             batch.put.push((key, Record(record).encode()?));
         }
         let record: JobRecord = Record::decode(&job)?;
-        if record.status.is_terminal() && !prepared.is_observation {
-            return Err(ToolOutputError::JobEnded);
+        match &prepared.observed {
+            Some(observed) => self.expect_observed(keys, observed, &mut batch).await?,
+            None if record.status.is_terminal() => return Err(ToolOutputError::JobEnded),
+            None => {}
         }
         let mut usage: JobUsage = Record::decode(&stored_usage)?;
         if let Some((manifest, bytes)) = &prepared.artifact {
@@ -721,19 +724,21 @@ impl Prepared {
         job: &JobId,
         result: ToolResult,
         handles: Option<Handles>,
-        observed_by: Option<Sha256Digest>,
+        observed: Option<Observed>,
     ) -> Result<Self, ToolOutputError> {
-        let is_observation = observed_by.is_some();
         let byte_count = result.serialized_byte_count();
         if byte_count > MAX_ARTIFACT_BYTES {
             return Err(ToolOutputError::ResultTooLarge { byte_count });
         }
         let serialized = result.serialize();
         let manifest = manifest_of(serialized.as_bytes()).await;
-        let request = observed_by.unwrap_or_else(|| {
-            let named = handles.as_ref().map_or("", Handles::as_str);
-            Sha256Digest::of(format!("{}\n{named}", manifest.sha256).as_bytes())
-        });
+        let request = observed.as_ref().map_or_else(
+            || {
+                let named = handles.as_ref().map_or("", Handles::as_str);
+                Sha256Digest::of(format!("{}\n{named}", manifest.sha256).as_bytes())
+            },
+            |observed| observed.request,
+        );
         if tool_output::is_inline(byte_count) {
             return Ok(Self {
                 artifact: None,
@@ -742,7 +747,7 @@ impl Prepared {
                     result: serialized,
                     reference: None,
                 },
-                is_observation,
+                observed,
             });
         }
         let reference = ToolOutputRef {
@@ -761,7 +766,7 @@ impl Prepared {
                 result: bounded.serialize(),
                 reference: Some(reference.to_json().to_string()),
             },
-            is_observation,
+            observed,
         })
     }
 }
