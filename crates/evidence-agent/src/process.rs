@@ -8,8 +8,6 @@
 mod child;
 mod live;
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::fmt;
 use std::future::{Future, ready};
 use std::pin::Pin;
@@ -257,12 +255,15 @@ type Call = (SessionId, JobId, ToolCallId);
 /// A process that this host runs.
 #[derive(Debug, Clone)]
 struct Running {
+    /// The number of its [`Launch`].
+    number: u64,
     owned: Owned,
     process: LiveProcess,
 }
 
 /// A start that is being carried out. Every delivery of its call waits for the same answer.
 struct Starting {
+    call: Call,
     request: Sha256Digest,
     answer: Shared<StartAnswer>,
 }
@@ -304,10 +305,9 @@ struct Inner<S, L> {
     now_ms: fn() -> u64,
     calls: AtomicU64,
     starts: AtomicU64,
-    starting: Mutex<BTreeMap<Call, Starting>>,
-    /// The processes that run and those whose end is not stored yet, by the number of their
-    /// [`Launch`].
-    live: Mutex<BTreeMap<u64, Running>>,
+    starting: Mutex<Vec<Starting>>,
+    /// The processes that run and those whose end is not stored yet: few enough to look through them.
+    live: Mutex<Vec<Running>>,
     /// Held while something is recorded. All of it changes its job's counters: at once, a hundred
     /// processes would get into each other's way again and again. It is held also from the record of a
     /// process to its place among the live ones, so that whoever holds it finds both or neither.
@@ -379,13 +379,13 @@ impl<S: Store + 'static, L: Launcher> ProcessHost<S, L> {
     pub async fn close(&self) -> Result<(), ToolOutputError> {
         *self.inner.recording.lock().await = IsOpen::No;
         let live = self.inner.live().clone();
-        for running in live.values() {
+        for running in &live {
             running.process.request_stop();
         }
         let mut outcome = Ok(());
-        for (number, running) in live {
+        for running in live {
             running.process.ended().await;
-            outcome = outcome.and(self.inner.finish(number).await);
+            outcome = outcome.and(self.inner.finish(running.number).await);
         }
         outcome
     }
@@ -405,7 +405,7 @@ impl<S: Store + 'static, L: Launcher> ProcessHost<S, L> {
         let _recording = inner.recording.lock().await;
         inner.outputs.delete_job(session, job).await?;
         // While nothing is recorded, none of these belongs to a later job of the same id.
-        for Running { owned, process } in inner.live().values() {
+        for Running { owned, process, .. } in inner.live().iter() {
             if (&owned.0, &owned.1) == (session, job) {
                 process.request_stop();
             }
@@ -461,23 +461,24 @@ impl<S: Store + 'static, L: Launcher> ProcessHost<S, L> {
         arguments: &StartArguments,
     ) -> Result<Shared<StartAnswer>, ProcessError> {
         let request = request_digest(START_TOOL, arguments);
+        let call = (session.clone(), job.clone(), id.clone());
         let mut starting = self.inner.starting();
-        let vacant = match starting.entry((session.clone(), job.clone(), id.clone())) {
-            Entry::Occupied(earlier) if earlier.get().request != request => {
-                return Err(ToolOutputError::CallReused.into());
-            }
-            Entry::Occupied(earlier) => return Ok(earlier.get().answer.clone()),
-            Entry::Vacant(vacant) => vacant,
-        };
-        let (inner, call, arguments) =
-            (self.inner.clone(), vacant.key().clone(), arguments.clone());
+        if let Some(earlier) = starting.iter().find(|earlier| earlier.call == call) {
+            return if earlier.request == request {
+                Ok(earlier.answer.clone())
+            } else {
+                Err(ToolOutputError::CallReused.into())
+            };
+        }
+        let (inner, its_call, arguments) = (self.inner.clone(), call.clone(), arguments.clone());
         let start: StartAnswer = Box::pin(async move {
-            let answer = inner.start(&call, request, &arguments).await;
-            inner.starting().remove(&call);
+            let answer = inner.start(&its_call, request, &arguments).await;
+            inner.starting().retain(|started| started.call != its_call);
             answer
         });
         let answer = start.shared();
-        vacant.insert(Starting {
+        starting.push(Starting {
+            call,
             request,
             answer: answer.clone(),
         });
@@ -525,7 +526,7 @@ impl<S: Store + 'static, L: Launcher> ProcessHost<S, L> {
         }
         let owned = (session.clone(), job.clone(), arguments.process_id.clone());
         let record = inner.outputs.process(session, job, &owned.2).await?;
-        if let Some(running) = inner.running(&record.launch) {
+        if let Some(running) = inner.running(&record.launch()) {
             running.process.request_stop();
             running.process.ended().await;
         }
@@ -586,12 +587,12 @@ enum Seen {
 }
 
 impl<S, L> Inner<S, L> {
-    fn live(&self) -> MutexGuard<'_, BTreeMap<u64, Running>> {
-        // A panic cannot leave the map half changed.
+    fn live(&self) -> MutexGuard<'_, Vec<Running>> {
+        // A panic cannot leave it half changed.
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn starting(&self) -> MutexGuard<'_, BTreeMap<Call, Starting>> {
+    fn starting(&self) -> MutexGuard<'_, Vec<Starting>> {
         // As above.
         self.starting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -601,7 +602,17 @@ impl<S: Store + 'static, L: Launcher> Inner<S, L> {
     /// The process of a start, where it is one of this host's that runs.
     fn running(&self, launch: &Launch) -> Option<Running> {
         let is_own = launch.generation == self.generation;
-        is_own.then(|| self.live().get(&launch.number).cloned())?
+        is_own.then(|| self.live_of(launch.number))?
+    }
+
+    fn live_of(&self, number: u64) -> Option<Running> {
+        let live = self.live();
+        live.iter().find(|live| live.number == number).cloned()
+    }
+
+    /// Lets a process go.
+    fn let_go(&self, number: u64) {
+        self.live().retain(|live| live.number != number);
     }
 
     fn new_call_id(&self) -> ToolCallId {
@@ -643,10 +654,11 @@ impl<S: Store + 'static, L: Launcher> Inner<S, L> {
         };
         let process = LiveProcess::default();
         let running = Running {
+            number,
             owned: (session.clone(), job.clone(), process_id.clone()),
             process: process.clone(),
         };
-        self.live().insert(number, running);
+        self.live().push(running);
         drop(recording);
         let Err(sentence) = self.launcher.launch(arguments, process.clone()).await else {
             let inner = Arc::clone(self);
@@ -664,7 +676,7 @@ impl<S: Store + 'static, L: Launcher> Inner<S, L> {
             .outputs
             .abandon_process(session, job, id, of, &failed)
             .await;
-        self.live().remove(&number);
+        self.let_go(number);
         drop(recording);
         // Whoever waits for its end finds that there is no such process.
         process.end(Exit::Unknown);
@@ -674,7 +686,7 @@ impl<S: Store + 'static, L: Launcher> Inner<S, L> {
     /// Stores the end of a process that has ended, and lets it go. Whoever comes first does it; the
     /// others find it done.
     async fn finish(&self, number: u64) -> Result<(), ToolOutputError> {
-        let Some(Running { owned, process }) = self.live().get(&number).cloned() else {
+        let Some(Running { owned, process, .. }) = self.live_of(number) else {
             return Ok(());
         };
         let (session, job, process_id) = owned;
@@ -696,7 +708,7 @@ impl<S: Store + 'static, L: Launcher> Inner<S, L> {
         match finished {
             // Where its job is gone, nobody may ask for it.
             Ok(_) | Err(ToolOutputError::Unavailable) => {
-                self.live().remove(&number);
+                self.let_go(number);
                 Ok(())
             }
             Err(error) => Err(error),
@@ -709,7 +721,7 @@ impl<S: Store + 'static, L: Launcher> Inner<S, L> {
         let (session, job, process_id) = owned;
         loop {
             let record = self.outputs.process(session, job, process_id).await?;
-            let launch = record.launch.clone();
+            let launch = record.launch();
             if record.status != ProcessStatus::Running {
                 let facts = record.facts(process_id.clone());
                 let seen = facts.map_or(Seen::Unavailable(record.status), Seen::Stored);

@@ -495,7 +495,7 @@ impl Playground {
     async fn rest(self, turn: u64) {
         browser::sleep(PACE_MILLISECONDS).await;
         let mut pauses = PAUSES_FOR_A_PROCESS;
-        while pauses > 0 && self.turn.get_value() == turn && self.process_runs() {
+        while pauses > 0 && self.turn.get_value() == turn && self.process_runs(|_| true) {
             browser::sleep(PACE_MILLISECONDS).await;
             pauses -= 1;
         }

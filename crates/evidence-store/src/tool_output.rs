@@ -39,7 +39,6 @@ use evidence_core::{
 use serde::{Deserialize, Serialize};
 
 use self::keys::JobKeys;
-use self::processes::Observed;
 use crate::blob::{self, BlobError};
 use crate::digest::manifest_of;
 use crate::record::{Record, RecordError};
@@ -221,9 +220,9 @@ struct Prepared {
     artifact: Option<(ChunkManifest, Bytes)>,
     request: Sha256Digest,
     outcome: Outcome,
-    /// Of which process it was seen, when it is a look at one. That is taken also when the job has
-    /// ended: what is seen was done before.
-    observed: Option<Observed>,
+    /// The record of the process that was looked at, when it is a look at one. It must be unchanged. A
+    /// look is taken also when the job has ended: what is seen was done before.
+    observed: Option<(Key, Bytes)>,
 }
 
 impl<S: Store> ToolOutputs<S> {
@@ -404,7 +403,7 @@ impl<S: Store> ToolOutputs<S> {
         result: ToolResult,
         handles: Option<Handles>,
     ) -> Result<Outcome, ToolOutputError> {
-        let prepared = Prepared::new(job, result, handles, None).await?;
+        let prepared = Prepared::new(job, result, handles).await?;
         self.record_prepared(&JobKeys::new(session, job), call, &prepared)
             .await
     }
@@ -446,11 +445,12 @@ impl<S: Store> ToolOutputs<S> {
             batch.put.push((key, Record(record).encode()?));
         }
         let record: JobRecord = Record::decode(&job)?;
-        match &prepared.observed {
-            Some(observed) => self.expect_observed(keys, observed, &mut batch).await?,
-            None if record.status.is_terminal() => return Err(ToolOutputError::JobEnded),
-            None => {}
+        if record.status.is_terminal() && prepared.observed.is_none() {
+            return Err(ToolOutputError::JobEnded);
         }
+        let observed = prepared.observed.clone();
+        let expected = observed.map(|(key, stored)| (key, Expectation::Value(stored)));
+        batch.expect.extend(expected);
         let mut usage: JobUsage = Record::decode(&stored_usage)?;
         if let Some((manifest, bytes)) = &prepared.artifact {
             self.stage_artifact(keys, manifest, bytes, &mut usage, &mut batch)
@@ -720,11 +720,15 @@ impl<S: Store> ToolOutputs<S> {
 }
 
 impl Prepared {
+    /// The same as the answer to another request than to record it.
+    fn answering(self, request: Sha256Digest) -> Self {
+        Self { request, ..self }
+    }
+
     async fn new(
         job: &JobId,
         result: ToolResult,
         handles: Option<Handles>,
-        observed: Option<Observed>,
     ) -> Result<Self, ToolOutputError> {
         let byte_count = result.serialized_byte_count();
         if byte_count > MAX_ARTIFACT_BYTES {
@@ -732,13 +736,8 @@ impl Prepared {
         }
         let serialized = result.serialize();
         let manifest = manifest_of(serialized.as_bytes()).await;
-        let request = observed.as_ref().map_or_else(
-            || {
-                let named = handles.as_ref().map_or("", Handles::as_str);
-                Sha256Digest::of(format!("{}\n{named}", manifest.sha256).as_bytes())
-            },
-            |observed| observed.request,
-        );
+        let named = handles.as_ref().map_or("", Handles::as_str);
+        let request = Sha256Digest::of(format!("{}\n{named}", manifest.sha256).as_bytes());
         if tool_output::is_inline(byte_count) {
             return Ok(Self {
                 artifact: None,
@@ -747,7 +746,7 @@ impl Prepared {
                     result: serialized,
                     reference: None,
                 },
-                observed,
+                observed: None,
             });
         }
         let reference = ToolOutputRef {
@@ -766,7 +765,7 @@ impl Prepared {
                 result: bounded.serialize(),
                 reference: Some(reference.to_json().to_string()),
             },
-            observed,
+            observed: None,
         })
     }
 }

@@ -24,8 +24,7 @@ use crate::store::{Batch, Expectation, Store, StoreError};
 
 /// One start of a process, which no other start is called. A [`ProcessId`] alone does not say which
 /// process is meant: a job that was deleted and created again gives its ids anew.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Launch {
     /// The host that started it. Another host cannot know it.
     pub generation: Generation,
@@ -37,8 +36,10 @@ pub struct Launch {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProcessRecord {
-    /// Its start.
-    pub launch: Launch,
+    /// The host that started it.
+    pub generation: Generation,
+    /// Which of the host's starts it was.
+    pub number: u64,
     /// Where it stands.
     pub status: ProcessStatus,
     /// The exit code, of a process that exited.
@@ -69,9 +70,17 @@ impl Captured {
 }
 
 impl ProcessRecord {
+    /// Its start.
+    pub fn launch(&self) -> Launch {
+        Launch {
+            generation: self.generation.clone(),
+            number: self.number,
+        }
+    }
+
     /// Another start under the same id is another process, and that of `launch` is not there any more.
     fn expect_launch(&self, launch: &Launch) -> Result<(), ToolOutputError> {
-        if self.launch == *launch {
+        if self.launch() == *launch {
             Ok(())
         } else {
             Err(ToolOutputError::Unavailable)
@@ -169,7 +178,8 @@ impl<S: Store> ToolOutputs<S> {
                 reference: None,
             };
             let record = ProcessRecord {
-                launch: launch.clone(),
+                generation: launch.generation.clone(),
+                number: launch.number,
                 status: ProcessStatus::Running,
                 exit_code: None,
                 signal: None,
@@ -433,13 +443,10 @@ impl<S: Store> ToolOutputs<S> {
         (process_id, launch): (&ProcessId, &Launch),
         observation: Observation,
     ) -> Result<Outcome, ToolOutputError> {
-        let observed = Observed {
-            process_id: process_id.clone(),
-            launch: launch.clone(),
-            request,
-        };
-        let prepared = match observation {
-            Observation::Plain(result) => Prepared::new(job, result, None, Some(observed)).await?,
+        let mut prepared = match observation {
+            Observation::Plain(result) => {
+                Prepared::new(job, result, None).await?.answering(request)
+            }
             Observation::Cursor(answer) => Prepared {
                 artifact: None,
                 request,
@@ -447,36 +454,22 @@ impl<S: Store> ToolOutputs<S> {
                     result: answer,
                     reference: None,
                 },
-                observed: Some(observed),
+                observed: None,
             },
         };
         let keys = JobKeys::new(session, job);
-        self.record_prepared(&keys, Some(call), &prepared).await
+        for _ in 0..MAX_ATTEMPTS {
+            let key = keys.process(process_id);
+            let [stored] = self.get([key.clone()]).await?;
+            let stored = stored.ok_or(ToolOutputError::Unavailable)?;
+            let record: ProcessRecord = Record::decode(&stored)?;
+            record.expect_launch(launch)?;
+            prepared.observed = Some((key, stored));
+            match self.try_record(&keys, Some(call), &prepared).await {
+                Err(ToolOutputError::Store(StoreError::Conflict)) => {}
+                outcome => return outcome,
+            }
+        }
+        Err(StoreError::Conflict.into())
     }
-
-    /// Expects in `batch` that the process that was observed is still the one of its id.
-    pub(super) async fn expect_observed(
-        &self,
-        keys: &JobKeys,
-        Observed {
-            process_id, launch, ..
-        }: &Observed,
-        batch: &mut Batch,
-    ) -> Result<(), ToolOutputError> {
-        let key = keys.process(process_id);
-        let [stored] = self.get([key.clone()]).await?;
-        let stored = stored.ok_or(ToolOutputError::Unavailable)?;
-        let record: ProcessRecord = Record::decode(&stored)?;
-        record.expect_launch(launch)?;
-        batch.expect.push((key, Expectation::Value(stored)));
-        Ok(())
-    }
-}
-
-/// A look at a process, made by a call.
-pub(super) struct Observed {
-    process_id: ProcessId,
-    launch: Launch,
-    /// Of the call's arguments.
-    pub(super) request: Sha256Digest,
 }

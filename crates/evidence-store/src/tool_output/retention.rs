@@ -200,6 +200,32 @@ impl<S: Store> ToolOutputs<S> {
         ))
     }
 
+    /// Records how far the time has got that retention goes by.
+    async fn advance_clock(
+        &self,
+        wall_ms: u64,
+        limit_ms: Option<u64>,
+    ) -> Result<RetentionClock, ToolOutputError> {
+        for _ in 0..MAX_ATTEMPTS {
+            let (expected, clock) = match self.clock().await? {
+                Some((stored, clock)) => (Expectation::Value(stored), Some(clock)),
+                None => (Expectation::Absent, None),
+            };
+            let clock = RetentionClock::advance(clock, wall_ms, limit_ms);
+            let batch = Batch {
+                expect: vec![(Key::new(CLOCK), expected)],
+                put: vec![(Key::new(CLOCK), Record(clock).encode()?)],
+                delete: Vec::new(),
+            };
+            match self.store().commit(batch).await {
+                // Somebody else sweeps at the same time.
+                Err(StoreError::Conflict) => {}
+                committed => return Ok(committed.map(|()| clock)?),
+            }
+        }
+        Err(StoreError::Conflict.into())
+    }
+
     async fn survey(&self) -> Result<Survey, ToolOutputError> {
         let mut survey = Survey::new();
         let (mut parts, mut keys) = (Vec::new(), Vec::new());
@@ -311,31 +337,14 @@ impl<S: Store> ToolOutputs<S> {
         wall_ms: u64,
         limit_ms: Option<u64>,
     ) -> Result<Swept, ToolOutputError> {
-        let before = self.clock().await?;
-        let (expected, clock) = before.map_or((Expectation::Absent, None), |(stored, clock)| {
-            (Expectation::Value(stored), Some(clock))
-        });
-        let clock = RetentionClock::advance(clock, wall_ms, limit_ms);
-        let batch = Batch {
-            expect: vec![(Key::new(CLOCK), expected)],
-            put: vec![(Key::new(CLOCK), Record(clock).encode()?)],
-            delete: Vec::new(),
-        };
+        let now_ms = self.advance_clock(wall_ms, limit_ms).await?.now_ms();
+        let survey = self.survey().await?;
+        let plan = plan(&survey, now_ms);
         let mut swept = Swept {
-            now_ms: clock.now_ms(),
+            now_ms,
             jobs: Vec::new(),
             captures: Vec::new(),
         };
-        match self.store().commit(batch).await {
-            // Somebody else sweeps, and has recorded how far the time has got.
-            Err(StoreError::Conflict) => {
-                swept.now_ms = self.clock().await?.map_or(0, |(_, clock)| clock.now_ms());
-                return Ok(swept);
-            }
-            outcome => outcome?,
-        }
-        let survey = self.survey().await?;
-        let plan = plan(&survey, clock.now_ms());
         for ((session, job), capture) in plan.captures {
             let SurveyedCapture {
                 process, record, ..
@@ -436,7 +445,7 @@ impl<S: Store> ToolOutputs<S> {
                         session: session.clone(),
                         job: job.clone(),
                         process_id: id,
-                        launch: record.launch,
+                        launch: record.launch(),
                     });
                 }
             }

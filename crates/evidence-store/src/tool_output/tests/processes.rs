@@ -312,7 +312,7 @@ fn nothing_of_a_process_is_recorded_as_another_s_when_its_job_was_deleted_and_cr
     assert_eq!(keys(outputs.store(), ""), before);
     let record = block_on(outputs.process(&s, &j, &id)).unwrap();
     assert_eq!(
-        (record.launch, record.status),
+        (record.launch(), record.status),
         (second, ProcessStatus::Running)
     );
 }
