@@ -580,6 +580,30 @@ test("artifacts of both contracts are kept side by side, and a run's are deleted
   await verifies(page);
 });
 
+test("a run that a tab left behind is cancelled, so that its time begins, and one of a tab that lives is not", async () => {
+  const left = await open();
+  const before = context.pages().length;
+  for (const tab of [page, left]) {
+    await toolOutput(tab);
+    for (let step = 0; step < 2; step += 1) {
+      await button(tab, "Step").click();
+      await tab.locator(".step").nth(step).waitFor();
+    }
+  }
+  await context.pages().at(-1).close();
+  assert.equal(context.pages().length, before - 1);
+  const later = await open();
+  await later.waitForFunction(() => document.querySelectorAll(".artifact-choice").length === 2);
+  const kept = [];
+  for (const choice of await later.locator(".artifact-choice").all()) {
+    await choice.click();
+    await later.waitForFunction((choice) => choice.ariaPressed === "true", await choice.elementHandle());
+    kept.push(await later.locator("dt", { hasText: "Kept until" }).locator("+ dd").innerText());
+  }
+  const isOpen = (until) => until === "7 days after its run has ended";
+  assert.deepEqual(kept.map(isOpen).sort(), [false, true], `${kept}`);
+});
+
 test("what has expired is swept when the page opens", async () => {
   await toolOutput(page);
   await runToEnd(page);
@@ -881,7 +905,7 @@ test("a process that is deleted with its run is ended, and says so", async () =>
   await button(page, "Pause").click();
   await button(page, "Delete all…").click();
   const question = await page.locator("dialog").innerText();
-  assert.match(question, /Delete 0 artifacts and 1 capture of processes/);
+  assert.match(question, /and 1 capture of processes, with their bytes/);
   assert.match(question, /A process runs: it is ended/);
   await button(page, "Delete").click();
   await process.locator(".badge", { hasText: "deleted" }).waitFor();

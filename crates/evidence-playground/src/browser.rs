@@ -32,27 +32,25 @@ pub fn focused() -> Option<HtmlElement> {
     document().active_element()?.dyn_into().ok()
 }
 
-/// Whether an element has the keyboard's focus.
-pub fn has_focus(element: &HtmlElement) -> bool {
-    focused().as_ref() == Some(element)
-}
-
 /// Gives the keyboard's focus to an element when it is lost, because what had it is gone or cannot be used
 /// any more. A page that does not have the focus, inside of another one, does not take it.
 pub fn recover_focus(to: impl FnOnce() -> Option<HtmlElement> + 'static) {
-    // The browser notices in the frame after the change.
+    // By then the page shows the change.
     request_animation_frame(move || {
-        request_animation_frame(move || {
-            let is_lost = focused().is_none_or(|element| Some(element) == document().body());
-            if is_lost
-                && document().has_focus().unwrap_or_default()
-                && let Some(element) = to()
-            {
-                let options = FocusOptions::new();
-                options.set_prevent_scroll(true);
-                let _ = element.focus_with_options(&options);
-            }
+        let is_lost = focused().is_none_or(|element| {
+            // The browser takes it from what is disabled or hidden, in its own time.
+            element
+                .matches(":disabled, [hidden], body")
+                .unwrap_or_default()
         });
+        if is_lost
+            && document().has_focus().unwrap_or_default()
+            && let Some(element) = to()
+        {
+            let options = FocusOptions::new();
+            options.set_prevent_scroll(true);
+            let _ = element.focus_with_options(&options);
+        }
     });
 }
 

@@ -9,9 +9,7 @@ use evidence_core::envelope::MaxInputBytes;
 use evidence_core::observation::{EXTERNALIZED_HEADER, is_inline};
 use evidence_core::process::PollArguments;
 use evidence_core::range::{RANGE_HEADER, RangePath};
-use evidence_core::{
-    ArtifactId, EvidenceLimits, InvalidId, JobId, JobStatus, ProcessId, Sha256Digest,
-};
+use evidence_core::{ArtifactId, EvidenceLimits, JobId, JobStatus, ProcessId, Sha256Digest};
 use evidence_store::ToolOutputError;
 use leptos::prelude::*;
 use leptos::task::spawn_local;
@@ -23,7 +21,7 @@ use crate::limits::{self, Limits};
 use crate::measured::MeasuredWorkspace;
 use crate::processes::{Observed, observed, started};
 use crate::state::{Contract, Playground};
-use crate::storage::{PageStore, Processes, Storage};
+use crate::storage::{PageStore, Processes, RunJob, Storage};
 use crate::text::{counted, grouped, range};
 
 /// The pause between two steps, so that a run can be followed and stopped.
@@ -107,7 +105,7 @@ enum Bounds {
         workspace: ToolOutputWorkspace<MeasuredWorkspace, PageStore, Option<Processes>>,
         generator: EnvelopeGenerator<ScriptedGenerator<PageStore>>,
         storage: Storage,
-        job: JobId,
+        job: RunJob,
     },
 }
 
@@ -139,26 +137,21 @@ impl Session {
                 (Run::new(&task, &workspace, limits.agent), bounds(workspace))
             }
             Contract::ToolOutput => {
+                let job = storage.create_run_job().await?;
                 let Storage {
                     outputs, session, ..
                 } = &storage;
-                let job = format!("run-{}", browser::random_id());
-                // Ids of this form are job ids.
-                let job = job
-                    .parse()
-                    .map_err(|_: InvalidId| ToolOutputError::Unavailable)?;
-                outputs.create_job(session, &job, browser::now_ms()).await?;
                 let generator = ScriptedGenerator::with_tool_outputs(
                     replies,
                     outputs.clone(),
                     session.clone(),
-                    job.clone(),
+                    job.id.clone(),
                 );
                 let workspace = ToolOutputWorkspace::new(
                     workspace,
                     outputs.clone(),
                     session.clone(),
-                    job.clone(),
+                    job.id.clone(),
                 )
                 .with_processes(recording.map(|_| storage.processes.clone()));
                 let run = Run::new(&task, &workspace, limits.agent);
@@ -187,7 +180,7 @@ impl Session {
             outputs, session, ..
         } = storage;
         match outputs
-            .set_status(session, job, status, browser::now_ms())
+            .set_status(session, &job.id, status, browser::now_ms())
             .await
         {
             // It was deleted in the meantime.
@@ -245,7 +238,7 @@ impl Session {
                 let evidence = evidence(action, result, complete_bytes, limits);
                 (evidence, complete_bytes)
             }
-            Bounds::ToolOutput { job, .. } => tool_output_evidence(&event, job),
+            Bounds::ToolOutput { job, .. } => tool_output_evidence(&event, &job.id),
         };
         if let (Evidence::Externalized(_), Some(complete), Some(shown)) =
             (&evidence, complete_bytes, result)
@@ -577,7 +570,7 @@ impl Playground {
         if let (Some(step), Bounds::ToolOutput { job, .. }) = (&step, &session.bounds)
             && let Some((id, argv)) = session.started(step)
         {
-            self.watch(job.clone(), id, argv);
+            self.watch(job.id.clone(), id, argv);
         }
         self.session.set_value(Some(session));
         if let Some(step) = step {

@@ -27,6 +27,7 @@ impl Playground {
     /// Sweeps now, and from time to time while no run goes on.
     pub fn sweep_for_ever(self) {
         spawn_local(async move {
+            self.cancel_left_runs().await;
             let last: Rc<Cell<Option<LastSweep>>> = Rc::default();
             loop {
                 if self.phase.get_untracked() != Phase::Running {
@@ -35,6 +36,19 @@ impl Playground {
                 browser::sleep(INTERVAL_MS).await;
             }
         });
+    }
+
+    async fn cancel_left_runs(self) {
+        let Some(storage) = self.storage.get_untracked() else {
+            return;
+        };
+        match storage.cancel_left_runs().await {
+            Ok(false) => {}
+            Ok(true) => self.artifacts_changed().await,
+            Err(error) => self.notify(format!(
+                "Runs that were left behind were not cancelled: {error}."
+            )),
+        }
     }
 
     async fn sweep(self, last: &Cell<Option<LastSweep>>) {

@@ -48,6 +48,11 @@ impl HostLock {
         }
     }
 
+    /// Whether there are locks here, so that it is known which hosts live.
+    pub fn can_tell() -> bool {
+        lock_manager().is_some()
+    }
+
     /// Whether a host of this generation lives.
     pub async fn is_held(generation: &Generation) -> bool {
         if HERE.with_borrow(|here| here.contains(generation)) {
@@ -86,10 +91,16 @@ fn pending() -> (Promise, Function) {
     (promise, settle.unchecked_into())
 }
 
-/// What a function of `navigator.locks` answers; nothing where there are no locks.
-fn call(name: &str, arguments: &Array) -> Option<JsValue> {
+/// `navigator.locks`, where there is one.
+fn lock_manager() -> Option<JsValue> {
     let navigator = Reflect::get(&js_sys::global(), &"navigator".into()).ok()?;
     let locks = Reflect::get(&navigator, &"locks".into()).ok()?;
+    locks.is_object().then_some(locks)
+}
+
+/// What a function of `navigator.locks` answers; nothing where there are no locks.
+fn call(name: &str, arguments: &Array) -> Option<JsValue> {
+    let locks = lock_manager()?;
     let function: Function = Reflect::get(&locks, &name.into()).ok()?.dyn_into().ok()?;
     function.apply(&locks, arguments).ok()
 }

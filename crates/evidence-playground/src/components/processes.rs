@@ -60,13 +60,11 @@ fn Process(id: ProcessId) -> impl IntoView {
         }
     };
     let title = NodeRef::<html::H3>::new();
-    let button = NodeRef::<html::Button>::new();
+    // Whether the button had the focus last: by the time that it is hidden the browser has taken it away.
+    let had_focus = StoredValue::new(false);
     Effect::new(move || {
-        if !is_running.get()
-            && let (Some(title), Some(button)) = (title.get(), button.get())
-            && browser::has_focus(&button)
-        {
-            browser::recover_focus(move || Some(title.into()));
+        if !is_running.get() && had_focus.get_value() {
+            browser::recover_focus(move || title.get_untracked().map(Into::into));
         }
     });
     let labelled_by = heading.clone();
@@ -81,8 +79,9 @@ fn Process(id: ProcessId) -> impl IntoView {
                 </span>
                 <button
                     type="button"
-                    node_ref=button
                     hidden=move || !is_running.get()
+                    on:focus=move |_| had_focus.set_value(true)
+                    on:blur=move |event| had_focus.set_value(event.related_target().is_none())
                     on:click=stop
                 >
                     "Stop"

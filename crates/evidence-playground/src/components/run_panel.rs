@@ -91,7 +91,8 @@ pub fn RunPanel() -> impl IntoView {
 fn keep_focus(page: Playground, controls: NodeRef<html::Div>) {
     let last = StoredValue::new_local(None::<HtmlElement>);
     Effect::new(move || {
-        let is_between = page.busy.get() && page.phase.get() != Phase::Running;
+        let (busy, phase) = (page.busy.get(), page.phase.get());
+        let is_between = busy && phase != Phase::Running;
         let Some(controls) = controls.get() else {
             return;
         };
