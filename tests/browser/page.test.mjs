@@ -67,6 +67,11 @@ async function ready(tab) {
   await tab.waitForFunction(() => !document.querySelector("button.primary").disabled);
 }
 
+/** The page lists so many artifacts: it may still be reading them when it is ready. */
+async function listed(tab, count) {
+  await tab.waitForFunction((count) => document.querySelectorAll(".artifact-choice").length === count, count);
+}
+
 /** A log of which nothing but the middle is of interest. */
 function log(lines = 4000) {
   const noise = (line) => `[${line}] compiling «größe» ${"x".repeat(line % 50)} ✓\n`;
@@ -185,25 +190,25 @@ test("a dropped log is run, compared, kept over a reload, verified and deleted",
 
   await button(page, "Delete…").click();
   await button(page, "Keep").click();
-  assert.equal(await page.locator(".artifact-choice").count(), 1);
+  await listed(page, 1);
   await button(page, "Delete…").click();
   await button(page, "Delete").click();
   await page.locator(".artifact-choice").waitFor({ state: "detached" });
   await page.reload();
   await ready(page);
-  assert.equal(await page.locator(".artifact-choice").count(), 0);
+  await listed(page, 0);
 });
 
 test("all artifacts are deleted at once", async () => {
   await runToEnd(page);
   await dropped(page, "other.log", log(1000));
   await runToEnd(page);
-  assert.equal(await page.locator(".artifact-choice").count(), 2);
+  await listed(page, 2);
   await button(page, "Delete all…").click();
   assert.match(await page.locator("dialog").innerText(), /Delete 2 artifacts/);
   await button(page, "Delete").click();
   await page.locator(".artifact-choice").first().waitFor({ state: "detached" });
-  assert.equal(await page.locator(".artifact-choice").count(), 0);
+  await listed(page, 0);
 });
 
 test("the run is made step by step, paused, continued and reset", async () => {
@@ -267,7 +272,7 @@ test("the keyboard alone reaches everything", async () => {
   await page.keyboard.press("Enter");
   await page.keyboard.press("Escape");
   assert.equal(await page.locator("dialog").isVisible(), false);
-  assert.equal(await page.locator(".artifact-choice").count(), 1);
+  await listed(page, 1);
 });
 
 test("the keyboard's focus is never lost to a control that cannot be used any more", async () => {
@@ -484,7 +489,7 @@ test("without IndexedDB artifacts stay in memory, and the page says so", async (
   await verifies(page);
   await page.reload();
   await ready(page);
-  assert.equal(await page.locator(".artifact-choice").count(), 0);
+  await listed(page, 0);
 });
 
 test("a used-up quota ends the run, and earlier artifacts stay readable", async () => {
@@ -497,14 +502,14 @@ test("a used-up quota ends the run, and earlier artifacts stay readable", async 
   await session.send("Storage.overrideQuotaForOrigin", { origin, quotaSize: 3_000_000 });
   page = await open();
   await runToEnd(page);
-  assert.equal(await page.locator(".artifact-choice").count(), 1);
+  await listed(page, 1);
   await dropped(page, "large.log", log(200_000));
   const outcome = await runToEnd(page);
   assert.match(outcome, /was not stored, and so it was not shown/);
   assert.match(outcome, /storage is exhausted/);
   const shown = await page.locator("pre.exact[aria-label='What the model saw']").last().innerText();
   assert.match(shown, /^error: storage is exhausted/);
-  assert.equal(await page.locator(".artifact-choice").count(), 1);
+  await listed(page, 1);
   await page.locator(".artifact-choice").click();
   await verifies(page);
 });
@@ -567,15 +572,15 @@ test("artifacts of both contracts are kept side by side, and a run's are deleted
   await toolOutput(page);
   assert.equal(await page.locator(".step").count(), 0, "the run was reset");
   await runToEnd(page);
-  assert.equal(await page.locator(".artifact-choice").count(), 2);
+  await listed(page, 2);
   await page.reload();
   await ready(page);
-  assert.equal(await page.locator(".artifact-choice").count(), 2);
+  await listed(page, 2);
   await page.locator(".artifact-choice", { hasText: "tool result" }).click();
   await verifies(page);
   await button(page, "Delete…").click();
   await button(page, "Delete").click();
-  await page.waitForFunction(() => document.querySelectorAll(".artifact-choice").length === 1);
+  await listed(page, 1);
   await page.locator(".artifact-choice", { hasText: "text" }).click();
   await verifies(page);
 });
@@ -593,7 +598,7 @@ test("a run that a tab left behind is cancelled, so that its time begins, and on
   await context.pages().at(-1).close();
   assert.equal(context.pages().length, before - 1);
   const later = await open();
-  await later.waitForFunction(() => document.querySelectorAll(".artifact-choice").length === 2);
+  await listed(later, 2);
   const kept = [];
   for (const choice of await later.locator(".artifact-choice").all()) {
     await choice.click();
@@ -611,7 +616,7 @@ test("what has expired is swept when the page opens", async () => {
   // Nine days later.
   await context.clock.install({ time: Date.now() + 9 * 86_400_000 });
   page = await open();
-  await page.waitForFunction(() => document.querySelectorAll(".artifact-choice").length === 0);
+  await listed(page, 0);
 });
 
 for (const part of ["chunk", "artifact"]) {
@@ -639,12 +644,12 @@ for (const part of ["chunk", "artifact"]) {
     );
     await page.reload();
     await ready(page);
-    assert.equal(await page.locator(".artifact-choice").count(), 2);
+    await listed(page, 2);
     await page.locator(".artifact-choice", { hasText: "tool result" }).click();
     await page.getByText(/none of them are shown/).waitFor();
     await button(page, "Delete…").click();
     await button(page, "Delete").click();
-    await page.waitForFunction(() => document.querySelectorAll(".artifact-choice").length === 1);
+    await listed(page, 1);
   });
 }
 
@@ -689,7 +694,7 @@ test("another tab that upgrades the database gets it, and this one says to reloa
 
 test("two tabs see each other's artifacts", async () => {
   const other = await open();
-  assert.equal(await other.locator(".artifact-choice").count(), 0);
+  await listed(other, 0);
   await runToEnd(page);
   await other.locator(".artifact-choice").waitFor();
   await other.locator(".artifact-choice").click();

@@ -32,9 +32,14 @@ async function open(t, context) {
 /** Puts into the page what its tests share. */
 function prepare() {
   const until = (signal) => new Promise((resolve) => signal.addEventListener("abort", resolve));
-  /** What a test lets go on. */
-  window.gates = {};
-  const gate = (name) => new Promise((resolve) => (window.gates[name] = resolve));
+  // Where programs wait for the test, which may open a gate before its program has come to it.
+  const gates = {};
+  const gateOf = (name) => (gates[name] ??= Promise.withResolvers());
+  window.openGate = (name) => gateOf(name).resolve();
+  const gate = async (name) => {
+    await gateOf(name).promise;
+    delete gates[name];
+  };
   const programs = {
     async *exit({ argv }) {
       yield { stdout: "out\n" };
@@ -216,7 +221,7 @@ for (const kind of ["memory", "indexeddb", "custom"]) {
     const [running, rest] = await page.evaluate(async () => {
       const process = await window.run("split");
       const running = await window.pollUntil(process, ({ text }) => text !== "");
-      window.gates.split();
+      window.openGate("split");
       await window.ended(process);
       return [running, await window.cursor(process, { stdout_offset: 1 })];
     });
@@ -246,7 +251,7 @@ for (const kind of ["memory", "indexeddb", "custom"]) {
       ];
       const answers = () => Promise.all(polls.map(([id, args]) => window.call("exec_poll", args, id)));
       const first = await answers();
-      window.gates.replay();
+      window.openGate("replay");
       await window.ended(process);
       const other = window.call("exec_poll", { process_id: process, stdout_offset: 1 }, "cursor");
       return [first, await answers(), await window.settled(other)];
@@ -263,7 +268,7 @@ for (const kind of ["memory", "indexeddb", "custom"]) {
       const process_id = starts[0].data.process_id;
       const poll = () => window.call("exec_poll", { process_id }, "poll");
       const polls = await Promise.all([poll(), poll(), poll()]);
-      window.gates.both();
+      window.openGate("both");
       await window.ended(process_id);
       return [starts, [...polls, await poll()]];
     });
@@ -284,7 +289,7 @@ for (const kind of ["memory", "indexeddb", "custom"]) {
       ];
       const refused = await Promise.all(calls.map(([tool, args]) => window.settled(window.call(tool, args, undefined, other))));
       refused.push(await window.settled(window.call("exec_poll", { process_id: "process-99" })));
-      window.gates.owner();
+      window.openGate("owner");
       const { text } = await window.ended(process_id);
       return [...refused, text];
     });
@@ -310,7 +315,7 @@ for (const kind of ["memory", "indexeddb", "custom"]) {
     const texts = await page.evaluate(async () => {
       const names = Array.from({ length: 100 }, (_, index) => `gate-${index}`);
       const processes = await Promise.all(names.map((name) => window.run("twice", name)));
-      for (const name of names) window.gates[name]();
+      for (const name of names) window.openGate(name);
       const answers = await Promise.all(processes.map(window.ended));
       return [new Set(processes).size, ...new Set(answers.map(({ text }) => text))];
     });
@@ -407,8 +412,8 @@ for (const kind of ["memory", "indexeddb", "custom"]) {
       const second = await window.run("twice", "second");
       await new Promise((resolve) => setTimeout(resolve, 100));
       const stillRuns = (await window.poll(second)).data.status;
-      window.gates.second();
-      window.gates.k();
+      window.openGate("second");
+      window.openGate("k");
       const answer = await window.ended(second);
       const poll = () => window.output.callProcessTool("k", "exec_poll", '{"process_id":"process-1","stdout_offset":0}');
       let ofJobK;
@@ -598,7 +603,7 @@ test("the complete streams are committed before anything of the end is shown", a
     const process_id = await window.run("twice", "commit");
     await window.pollUntil(process_id, ({ text }) => text !== "");
     isFull = true;
-    window.gates.commit();
+    window.openGate("commit");
     await new Promise((resolve) => setTimeout(resolve, 50));
     const failed = [await window.settled(window.poll(process_id)), await window.settled(window.cursor(process_id, { stdout_offset: 0 }))];
     const shown = (await window.output.storedJobs())[0].captures.length;
@@ -658,7 +663,7 @@ test("indexeddb: processes of a tab that lives are left alone by another, and re
   assert.match(beside[0].text, /another host runs it/);
   assert.deepEqual(beside.slice(1), [refusal("unavailable"), "running"]);
   const text = await page.evaluate(async (process) => {
-    window.gates.tab();
+    window.openGate("tab");
     return (await window.ended(process)).text;
   }, process);
   assert.equal(text, "stdout (8 bytes):\none\ntwo\n");
@@ -683,14 +688,14 @@ test("indexeddb: a job that another tab deletes and creates again has none of th
   }, name);
   assert.equal(again, running, "ids begin anew");
   const seen = await first.evaluate(async (process_id) => {
-    window.gates.first();
+    window.openGate("first");
     await new Promise((resolve) => setTimeout(resolve, 300));
     return (await window.poll(process_id)).data.status;
   }, running);
   assert.equal(seen, "running", "it is the other tab's");
   const answer = await second.evaluate(async (process_id) => {
     await window.pollUntil(process_id, ({ text }) => text !== "");
-    window.gates.split();
+    window.openGate("split");
     return window.ended(process_id);
   }, again);
   assert.equal(answer.text, "stdout (5 bytes):\na😀\n");
