@@ -7,6 +7,9 @@ export type PlainTool = (input: any, ...more: any[]) => string | PromiseLike<str
 /** Tools by their names. */
 export type PlainTools = Readonly<Record<string, PlainTool>>;
 
+/** What has tools and nothing else, also where an interface or a class says which. */
+export type Tools<T> = { readonly [K in keyof T]: PlainTool };
+
 /** Where large results are kept, and what large is. */
 export interface BoundToolsOptions {
   /** Keeps what is too large, and answers ranges of it. */
@@ -16,7 +19,7 @@ export interface BoundToolsOptions {
 }
 
 /** The same tools, and `read_file`. */
-export type BoundTools<T extends PlainTools> = {
+export type BoundTools<T extends Tools<T>> = {
   [K in keyof T]: (...input: Parameters<T[K]>) => Promise<string>;
 } & {
   /** Answers the paths of artifacts, and hands other paths to the tool of this name, if there is one. */
@@ -36,15 +39,19 @@ export type BoundTools<T extends PlainTools> = {
  * @param tools - The tools, by the names that the model knows.
  * @param options - Where large results are kept, and what large is.
  */
-export function boundTools<const T extends PlainTools>(
+export function boundTools<const T extends Tools<T>>(
   tools: T,
   { artifacts, limits }: BoundToolsOptions,
 ): BoundTools<T> {
-  const bounded = Object.entries(tools).map(([name, tool]): [string, PlainTool] => [
-    name,
-    async (...input) => (await artifacts.bound(await tool(...input), limits)).text,
-  ]);
-  const wrapped = new Map(bounded);
+  const wrapped = new Map<string, PlainTool>();
+  // Methods of a class are its prototype's.
+  for (let object: object = tools; object && object !== Object.prototype; object = Object.getPrototypeOf(object)) {
+    for (const name of Object.getOwnPropertyNames(object)) {
+      const tool: unknown = tools[name as keyof T];
+      if (typeof tool !== "function" || name === "constructor") continue;
+      wrapped.set(name, async (...input) => (await artifacts.bound(await tool.apply(tools, input), limits)).text);
+    }
+  }
   const readFile = wrapped.get("read_file");
   wrapped.set("read_file", async (input: { path: string }, ...more) => {
     if (library().isArtifactPath(input.path) || !readFile) {
