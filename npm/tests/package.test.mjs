@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { mkdtemp, readFile, readdir, rm } from "node:fs/promises";
+import { mkdtemp, readFile, readdir, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -32,6 +32,22 @@ test("it is alone in a fresh project: no other package, no script, no network", 
   assert.deepEqual(packages.filter((name) => !name.startsWith(".")), ["bounded-evidence"]);
   const plain = await readFile(path.join(examples, "plain.mjs"), "utf8");
   assert.match((await evaluate(plain, directory)).stdout, /^error\[E0282\]: type annotations needed$/m);
+});
+
+test("its types need no library beyond those of ES2022 and a browser", async () => {
+  const compilerOptions = {
+    strict: true, module: "esnext", moduleResolution: "bundler", target: "es2022", lib: ["es2022", "dom"], types: [],
+    skipLibCheck: false, noEmit: true,
+  };
+  const entries = ["bounded-evidence", "bounded-evidence/processes", "bounded-evidence/node"];
+  for (const [index, entry] of entries.entries()) {
+    const name = `entry-${index}`;
+    await writeFile(path.join(directory, `${name}.ts`), `export * from "${entry}";\n`);
+    await writeFile(path.join(directory, `${name}.json`), JSON.stringify({ compilerOptions, files: [`${name}.ts`] }));
+    const tsc = fileURLToPath(new URL("../node_modules/.bin/tsc", import.meta.url));
+    const { stdout } = await run(tsc, ["--project", `${name}.json`], { cwd: directory }).catch((failed) => failed);
+    assert.equal(stdout, "", entry);
+  }
 });
 
 test("its version is the library's", async () => {

@@ -1,3 +1,5 @@
+/// <reference lib="esnext.disposable" preserve="true" />
+
 /**
  * The exact bytes of large tool results, kept outside a model's prompt: stores, artifacts, ranges and
  * tool output, and `boundTools` for tools that are plain functions.
@@ -15,6 +17,7 @@ export {
   type BoundToolsOptions,
   type PlainTool,
   type PlainTools,
+  type Tools,
   boundTools,
 } from "./plain.js";
 export {

@@ -1,3 +1,5 @@
+/// <reference lib="esnext.disposable" preserve="true" />
+
 /**
  * All of `bounded-evidence`, and processes: what runs for a while, and is started, followed and stopped by
  * the model while every byte that it writes is kept. It is a WebAssembly of its own, some 30 KB larger.
@@ -15,6 +17,7 @@ export {
   type BoundToolsOptions,
   type PlainTool,
   type PlainTools,
+  type Tools,
   boundTools,
 } from "./plain.js";
 export {
