@@ -225,7 +225,7 @@ test("an owner on another host is not taken for dead", async () => {
   const owner = JSON.parse(await readFile(path.join(root, "owner-1"), "utf8"));
   delete owner.released;
   await writeFile(path.join(root, "owner-1"), JSON.stringify({ ...owner, host: `not-${hostname()}` }));
-  await assert.rejects(DirectoryStore.open(root), /on the host not-.*, which cannot be seen from here; .* remove owner-1 /);
+  await assert.rejects(DirectoryStore.open(root), /on the host not-.*, which cannot be seen from here, .* remove owner-1 /);
   // The id of a process that lives by now, but is another one.
   await writeFile(path.join(root, "owner-1"), JSON.stringify({ ...owner, started: "1" }));
   await (await DirectoryStore.open(root)).close();

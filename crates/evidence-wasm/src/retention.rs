@@ -71,7 +71,7 @@ impl EvidenceStore {
     /// A clock that jumps while the program runs deletes nothing early: from one sweep to the next, time
     /// counts only as far as this object has seen it pass. The first sweep takes the clock's word, and
     /// time never goes back: one that is ahead by then deletes early, and until the right time has come
-    /// as far nothing expires. Sweep when the clock is known to be right.
+    /// as far nothing expires. Sweep first when the clock is known to be right.
     #[wasm_bindgen(unchecked_return_type = "Swept")]
     pub async fn sweep(
         &self,

@@ -102,8 +102,8 @@ export class DirectoryStore implements Store {
     try {
       return await DirectoryStore.#open(path.resolve(root));
     } catch (error) {
-      const { message } = error as Error;
-      throw Object.assign(new EvidenceError("storage_unavailable", `the store was not opened: ${message}`), { cause: error });
+      const message = `the store was not opened: ${(error as Error).message}`;
+      throw Object.assign(new EvidenceError("storage_unavailable", message), { cause: error });
     }
   }
 

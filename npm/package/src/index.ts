@@ -17,7 +17,6 @@ export {
   type BoundToolsOptions,
   type PlainTool,
   type PlainTools,
-  type Tools,
   boundTools,
 } from "./plain.js";
 export {

@@ -75,13 +75,14 @@ async function numbers(root: string): Promise<number[]> {
 
 /** Who has the directory, and what to do. */
 function refusal(holder: Owner, self: Owner, file: string): string {
+  const ifGone = `if it is gone for certain, remove ${file} there`;
   if (holder.host !== self.host) {
-    return `a process on the host ${holder.host} has the directory open, which cannot be seen from here; if it is gone for certain, remove ${file} there`;
+    return `a process on the host ${holder.host}, which cannot be seen from here, has the directory open; ${ifGone}`;
   }
   if (holder.pid === self.pid && holder.started === self.started) {
     return "this process has the directory open already; use that store, or close it first";
   }
-  return `another process has the directory open; if it is gone for certain, remove ${file} there`;
+  return `another process has the directory open; ${ifGone}`;
 }
 
 /** The owner, when it lives and has not let go. One that cannot be seen from here is taken for alive. */

@@ -4,11 +4,8 @@ import type { Artifacts, EvidenceLimits } from "./wasm/evidence_wasm.js";
 /** A tool: takes the arguments that the model wrote, and answers what it is to read. */
 export type PlainTool = (input: any, ...more: any[]) => string | PromiseLike<string>;
 
-/** Tools by their names. */
-export type PlainTools = Readonly<Record<string, PlainTool>>;
-
-/** What has tools and nothing else, also where an interface or a class says which. */
-export type Tools<T> = { readonly [K in keyof T]: PlainTool };
+/** Tools by their names, also where an interface or a class says which there are. */
+export type PlainTools<T = Record<string, PlainTool>> = { readonly [K in keyof T]: PlainTool };
 
 /** Where large results are kept, and what large is. */
 export interface BoundToolsOptions {
@@ -19,7 +16,7 @@ export interface BoundToolsOptions {
 }
 
 /** The same tools, and `read_file`. */
-export type BoundTools<T extends Tools<T>> = {
+export type BoundTools<T extends PlainTools<T>> = {
   [K in keyof T]: (...input: Parameters<T[K]>) => Promise<string>;
 } & {
   /** Answers the paths of artifacts, and hands other paths to the tool of this name, if there is one. */
@@ -36,10 +33,10 @@ export type BoundTools<T extends Tools<T>> = {
  * When storing fails the call rejects with an `EvidenceError`, and nothing of the result must reach the
  * model.
  *
- * @param tools - The tools, by the names that the model knows.
+ * @param tools - The tools, by the names that the model knows: the functions of an object, with a class's methods.
  * @param options - Where large results are kept, and what large is.
  */
-export function boundTools<const T extends Tools<T>>(
+export function boundTools<const T extends PlainTools<T>>(
   tools: T,
   { artifacts, limits }: BoundToolsOptions,
 ): BoundTools<T> {
