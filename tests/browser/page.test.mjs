@@ -143,6 +143,36 @@ test("a sample is there at once and its run finds the answer", async () => {
   assert.equal(await exact(page.locator("pre.bytes")), first.answer);
 });
 
+/** How well the text of an element stands out from what is behind it, from 1 to 21 as WCAG counts it. */
+const contrast = (element) => {
+  const luminance = (color) => {
+    const channels = color.match(/[\d.]+/g).slice(0, 3).map((channel) => channel / 255);
+    const [red, green, blue] = channels.map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+  };
+  const isSeenThrough = (color) => color === "transparent" || /, 0\)$/.test(color);
+  let behind = element;
+  while (behind.parentElement && isSeenThrough(getComputedStyle(behind).backgroundColor)) {
+    behind = behind.parentElement;
+  }
+  const colors = [getComputedStyle(element).color, getComputedStyle(behind).backgroundColor];
+  const [lighter, darker] = colors.map(luminance).sort((a, b) => b - a);
+  return (lighter + 0.05) / (darker + 0.05);
+};
+
+test("what a step is called can be read in both themes", async () => {
+  await runToEnd(page);
+  const badges = page.locator(".step .badge");
+  assert.ok((await badges.allInnerTexts()).some((text) => text.startsWith("exact bytes")));
+  for (const colorScheme of ["light", "dark"]) {
+    await page.emulateMedia({ colorScheme });
+    for (const badge of await badges.all()) {
+      const found = await badge.evaluate(contrast);
+      assert.ok(found >= 4.5, `${await badge.innerText()}, ${colorScheme}: ${found}`);
+    }
+  }
+});
+
 test("every sample runs to its answer", async () => {
   const samples = JSON.parse(await readFile(new URL("../../web/samples/index.json", import.meta.url)));
   for (const sample of samples) {
