@@ -89,7 +89,7 @@ test("several on a page run at the same time, each as it was set up", async () =
     assert.match(await frames[index].locator(".timeline").innerText(), new RegExp(`read_file ${file}`));
   }
   // The third is under contract B.
-  const last = await frames[2].locator("pre.exact[aria-label='What the model saw']").nth(1).textContent();
+  const last = await frames[2].locator("pre.exact[aria-label^='What the model saw']").nth(1).textContent();
   assert.equal(JSON.parse(last).data.kind, "tool_output_ref");
 });
 
@@ -161,7 +161,7 @@ test("attributes set the page up, and changing them sets it up anew", async () =
   const frame = await playground(0);
   assert.match(await runToEnd(frame), /final answer/);
   assert.equal(await frame.locator(".step").count(), 3, "the script is the attribute's");
-  const seen = await frame.locator("pre.exact[aria-label='What the model saw']").first().textContent();
+  const seen = await frame.locator("pre.exact[aria-label^='What the model saw']").first().textContent();
   const byteCount = Buffer.byteLength(seen);
   assert.ok(byteCount > 512 && byteCount <= 640, `the limit is the attribute's: ${byteCount}`);
   assert.equal(await frame.locator("#setup").isVisible(), false);
