@@ -57,6 +57,25 @@ test("a small output reaches the model as the tool answered it", async () => {
   assert.deepEqual(await output.artifacts("job"), []);
 });
 
+test("tools that are instances of classes keep what they are", async () => {
+  class Build {
+    #log = "a log";
+    inputSchema = inputSchema;
+    get description() {
+      return "builds";
+    }
+    async execute() {
+      return this.#log;
+    }
+    toModelOutput({ output }) {
+      return { type: "text", value: output + this.#log };
+    }
+  }
+  const tools = bound({ build: new Build() });
+  assert.equal(tools.build.description, "builds");
+  assert.deepEqual(await sent(tools, ["build"]), [{ type: "text", value: "a loga log" }]);
+});
+
 test("a large output is stored whole, and the model reads all of it by cursor", async () => {
   const value = { lines: Array.from({ length: 3_000 }, (_, line) => `${line} 漢字 "quoted"`) };
   const tools = bound({ get: tool({ inputSchema, execute: async () => value }) });

@@ -9,7 +9,7 @@ import path from "node:path";
 import { afterEach, beforeEach, test } from "node:test";
 import { fileURLToPath } from "node:url";
 
-import { openStore } from "bounded-evidence";
+import { EvidenceError, openStore } from "bounded-evidence";
 import { DirectoryStore } from "bounded-evidence/node";
 
 const worker = fileURLToPath(new URL("directory-worker.mjs", import.meta.url));
@@ -177,9 +177,9 @@ test("killed again and again, at random, the store goes on where it was", async 
 
 test("one process at a time has a directory; one that let go or died does not", async () => {
   const store = await DirectoryStore.open(root);
-  await assert.rejects(DirectoryStore.open(root), /another process has the directory open; if it is gone for certain, remove owner-1 /);
+  await assert.rejects(DirectoryStore.open(root), /this process has the directory open already/);
   const other = spawnSync(process.execPath, [worker, root, "0", "1"], { encoding: "utf8" });
-  assert.match(other.stderr, /another process has the directory open/);
+  assert.match(other.stderr, /another process has the directory open; if it is gone for certain, remove owner-1 /);
   await store.close();
   await assert.rejects(store.get(["a"]), /closed/);
   await assert.rejects(store.commit(put(["a", "1"])), /closed/);
@@ -209,12 +209,23 @@ test("of many processes that find a dead owner, one takes the directory", async 
   await Promise.all(children.filter((child) => child.exitCode === null).map((child) => once(child, "close")));
 });
 
+test("a directory that cannot be opened rejects with an EvidenceError and its cause", async () => {
+  await writeFile(root, "a file");
+  for (const refused of [root, path.join(root, "below")]) {
+    await assert.rejects(
+      DirectoryStore.open(refused),
+      (error) => error instanceof EvidenceError && error.code === "storage_unavailable" && error.cause instanceof Error,
+    );
+  }
+  await assert.rejects(DirectoryStore.open(5), { code: "storage_unavailable" });
+});
+
 test("an owner on another host is not taken for dead", async () => {
   await (await DirectoryStore.open(root)).close();
   const owner = JSON.parse(await readFile(path.join(root, "owner-1"), "utf8"));
   delete owner.released;
   await writeFile(path.join(root, "owner-1"), JSON.stringify({ ...owner, host: `not-${hostname()}` }));
-  await assert.rejects(DirectoryStore.open(root), /remove owner-1 /);
+  await assert.rejects(DirectoryStore.open(root), /on the host not-.*, which cannot be seen from here, .* remove owner-1 /);
   // The id of a process that lives by now, but is another one.
   await writeFile(path.join(root, "owner-1"), JSON.stringify({ ...owner, started: "1" }));
   await (await DirectoryStore.open(root)).close();

@@ -189,14 +189,33 @@ test("when storing fails the call is an error, and nothing of the result is sent
   await assert.rejects(client.callTool({ name: "get" }), (error) => !/secret/.test(error.message));
 });
 
-test("a server that has tools or tasks already is refused", async () => {
+test("a server that has tools already, or is to have them, is wrapped as well", async () => {
   const artifacts = (await openStore({ kind: "memory" })).artifacts("server");
-  const server = new McpServer(INFO);
-  server.registerTool("early", {}, () => text("x"));
-  const taskStore = new InMemoryTaskStore();
-  for (const early of [server, new McpServer(INFO, { taskStore }), new McpServer(INFO, { capabilities: { tools: {} } })]) {
-    assert.throws(() => boundServer(early, { artifacts }), { code: "invalid_argument" });
+  const large = () => text("x".repeat(1000));
+  const early = new McpServer(INFO);
+  early.registerTool("get", {}, large);
+  const declared = new McpServer(INFO, { capabilities: { tools: {}, resources: {} } });
+  for (const server of [early, declared]) {
+    assert.equal(boundServer(server, { artifacts }), server);
+    const client = new Client(INFO);
+    const [one, other] = InMemoryTransport.createLinkedPair();
+    await Promise.all([server.connect(one), client.connect(other)]);
+    // What declares its tools may have the first of them when it is connected.
+    if (server === declared) server.registerTool("get", {}, large);
+    assert.deepEqual((await client.listTools()).tools.map(({ name }) => name), ["get", "read_file"]);
+    const { content } = await client.callTool({ name: "get" });
+    assert.equal(await whole(client, content[1], json(content[0].text)), "x".repeat(1000));
+    const { path } = json(content[0].text).range_request;
+    assert.equal((await client.callTool({ name: "read_file", arguments: { path } })).isError, false);
   }
+});
+
+test("a server with tasks is refused, and none is wrapped twice", async () => {
+  const artifacts = (await openStore({ kind: "memory" })).artifacts("server");
+  const withTasks = new McpServer(INFO, { taskStore: new InMemoryTaskStore() });
+  assert.throws(() => boundServer(withTasks, { artifacts }), { code: "invalid_argument" });
+  const server = boundServer(new McpServer(INFO), { artifacts });
+  assert.throws(() => boundServer(server, { artifacts }), /already registered/);
 });
 
 test("the example answers a client over stdio", async () => {

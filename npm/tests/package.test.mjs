@@ -2,13 +2,14 @@
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { mkdtemp, readFile, readdir, rm } from "node:fs/promises";
+import { mkdtemp, readFile, readdir, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import { runInNewContext } from "node:vm";
 
 import { EvidenceError, boundTools, openStore } from "bounded-evidence";
 
@@ -33,6 +34,22 @@ test("it is alone in a fresh project: no other package, no script, no network", 
   assert.match((await evaluate(plain, directory)).stdout, /^error\[E0282\]: type annotations needed$/m);
 });
 
+test("its types need no library beyond those of ES2022 and a browser", async () => {
+  const compilerOptions = {
+    strict: true, module: "esnext", moduleResolution: "bundler", target: "es2022", lib: ["es2022", "dom"], types: [],
+    skipLibCheck: false, noEmit: true,
+  };
+  const entries = ["bounded-evidence", "bounded-evidence/processes", "bounded-evidence/node"];
+  for (const [index, entry] of entries.entries()) {
+    const name = `entry-${index}`;
+    await writeFile(path.join(directory, `${name}.ts`), `export * from "${entry}";\n`);
+    await writeFile(path.join(directory, `${name}.json`), JSON.stringify({ compilerOptions, files: [`${name}.ts`] }));
+    const tsc = fileURLToPath(new URL("../node_modules/.bin/tsc", import.meta.url));
+    const { stdout } = await run(tsc, ["--project", `${name}.json`], { cwd: directory }).catch((failed) => failed);
+    assert.equal(stdout, "", entry);
+  }
+});
+
 test("its version is the library's", async () => {
   const manifest = JSON.parse(await readFile(path.join(installed, "package.json"), "utf8"));
   const cargo = await readFile(new URL("../../Cargo.toml", import.meta.url), "utf8");
@@ -49,7 +66,8 @@ test("the WebAssembly is loaded from bytes, from a module and from an address", 
   context.after(() => server.close());
   const bytes = `await readFile(fileURLToPath(import.meta.resolve("bounded-evidence/evidence_wasm_bg.wasm")))`;
   const address = `http://127.0.0.1:${server.address().port}/`;
-  for (const source of [bytes, `new WebAssembly.Module(${bytes})`, `"${address}"`, `new URL("${address}")`, `fetch("${address}")`]) {
+  const file = `import.meta.resolve("bounded-evidence/evidence_wasm_bg.wasm")`;
+  for (const source of [file, `new URL(${file})`, bytes, `new WebAssembly.Module(${bytes})`, `"${address}"`, `new URL("${address}")`, `fetch("${address}")`]) {
     const { stdout } = await evaluate(`
       import { readFile } from "node:fs/promises";
       import { fileURLToPath } from "node:url";
@@ -82,6 +100,17 @@ test("the entry with processes has all of the other, and what describes their to
   assert.deepEqual((await named("index")).filter((type) => !types.has(type)), []);
 });
 
+test("loading that fails rejects with an EvidenceError and its cause", async () => {
+  const { stdout } = await evaluate(`
+    import { EvidenceError, init } from "bounded-evidence";
+    for (const source of [new Uint8Array([1, 2, 3]), "file:///no/such/file", "no address"]) {
+      const error = await init(source).catch((error) => error);
+      console.log(error instanceof EvidenceError, error.code, error.cause instanceof Error);
+    }
+  `);
+  assert.equal(stdout, "true not_loaded true\n".repeat(3));
+});
+
 test("loading that failed may be repeated", async () => {
   const { stdout } = await evaluate(`
     import { init, isArtifactPath } from "bounded-evidence";
@@ -103,6 +132,57 @@ test("a plain tool: a small result passes as it is, a large one is stored and re
   const { range_request: { tool, path } } = JSON.parse(shown.slice(shown.indexOf("{")));
   const answer = await tools[tool]({ path });
   assert.equal(JSON.parse(answer.slice(answer.indexOf("{"))).data, results.large.slice(0, 512));
+});
+
+test("tools keep what they are methods of, and methods of a class are tools", async () => {
+  class Base {
+    #log = "a log";
+    build() {
+      return this.#log;
+    }
+  }
+  class Tools extends Base {
+    name = "no tool";
+    list = () => this.name;
+    read_file({ path }) {
+      return `${this.name}: ${path}`;
+    }
+  }
+  const tools = boundTools(new Tools(), { artifacts: await artifacts() });
+  assert.deepEqual(Object.keys(tools).sort(), ["build", "list", "read_file"]);
+  assert.equal(await tools.build(), "a log");
+  assert.equal(await tools.list(), "no tool");
+  assert.equal(await tools.read_file({ path: "a.txt" }), "no tool: a.txt");
+  const plain = { log: () => "b", both() { return this.log(); } };
+  assert.equal(await boundTools(plain, { artifacts: await artifacts() }).both(), "b");
+  const bare = Object.assign(Object.create(null), { get: () => "c" });
+  assert.equal(await boundTools(bare, { artifacts: await artifacts() }).get(), "c");
+});
+
+test("data that JSON would change or lose is refused, and nothing is stored", async () => {
+  const output = (await openStore({ kind: "memory" })).toolOutput("session");
+  await output.createJob("job");
+  const record = (data) => output.record("job", { success: true, text: "text", data });
+  class Instance {
+    #hidden = 1;
+    shown = this.#hidden;
+  }
+  const lossy = [
+    new Map([["a", 1]]), new Set([1]), new Error("a"), new Headers({ a: "b" }), new URLSearchParams("a=1"), /x/,
+    new ArrayBuffer(9), new Uint8Array(9), Promise.resolve(1), new Instance(), [undefined], [, 1], NaN, -0, 5n, () => 1,
+  ];
+  for (const data of lossy) {
+    await assert.rejects(record(data), { code: "invalid_argument" }, String(data));
+    await assert.rejects(record({ deep: [data] }), { code: "invalid_argument" }, String(data));
+  }
+  assert.deepEqual(await output.artifacts("job"), []);
+  // Another realm's objects and those without a prototype are plain, and a Date says what its JSON is.
+  const bare = Object.assign(Object.create(null), { a: 1 });
+  const kept = { realm: runInNewContext("({ a: [1, { b: null }] })"), bare, date: new Date(0), none: undefined };
+  const { result } = await record(kept);
+  assert.deepEqual(JSON.parse(result).data, {
+    realm: { a: [1, { b: null }] }, bare: { a: 1 }, date: "1970-01-01T00:00:00.000Z",
+  });
 });
 
 test("a path of the artifacts never reaches the wrapped read_file, and other paths do", async () => {

@@ -1,7 +1,7 @@
 // Compiled, never run: what the package's types allow and what they do not.
 
 import { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
-import { type LanguageModel, generateText, tool } from "ai";
+import { type LanguageModel, type ToolSet, generateText, tool } from "ai";
 import {
   type Artifacts,
   EvidenceError,
@@ -32,7 +32,29 @@ export async function plain(artifacts: Artifacts): Promise<string> {
   await tools.other();
   // @ts-expect-error a result is a text
   boundPlainTools({ build: () => 1 }, { artifacts });
+  const bounded = await artifacts.bound(shown);
+  if (bounded.externalized) bounded.descriptor.sha256.padEnd(64);
+  // @ts-expect-error nothing was stored of what is small
+  else bounded.descriptor.sha256.padEnd(64);
   return shown + (await tools.read_file({ path: "a" }));
+}
+
+interface Interface {
+  build(input: { target: string }): Promise<string>;
+}
+
+class Instance implements Interface {
+  readonly #log = "log";
+  build = async ({ target }: { target: string }) => target + this.#log;
+  list(): string {
+    return this.#log;
+  }
+}
+
+export async function plainOfClasses(artifacts: Artifacts, declared: Interface): Promise<string> {
+  const shown: string = await boundPlainTools(declared, { artifacts }).build({ target: "all" });
+  const tools = boundPlainTools(new Instance(), { artifacts });
+  return shown + (await tools.build({ target: "all" })) + (await tools.list());
 }
 
 export async function sdk(model: LanguageModel): Promise<void> {
@@ -56,6 +78,9 @@ export async function sdk(model: LanguageModel): Promise<void> {
       void answer.next_offset;
     }
   }
+  // What a client of the Model Context Protocol has: tools whose names are not known.
+  const dynamic: ToolSet = boundTools({ build, ask } as ToolSet, { output, job: "job" });
+  await generateText({ model, tools: boundTools(dynamic, { output, job: "job" }), prompt: "" });
   // @ts-expect-error a job is needed
   boundTools({ build }, { output });
 }

@@ -140,7 +140,10 @@ export interface RunOptions {
     string,
     (request: { argv: string[]; signal?: AbortSignal }) => CommandOutput | PromiseLike<CommandOutput>
   >;
-  /** Told what happens as it happens. What it throws, the run rejects with. */
+  /**
+   * Told what happens as it happens. What it throws, the run rejects with. A promise is not waited for: catch
+   * in the function what an asynchronous one may fail with.
+   */
   onEvent?(event: RunEvent): void;
   /** Ends the run when it is aborted; the outcome's reason is "cancelled". */
   signal?: AbortSignal;

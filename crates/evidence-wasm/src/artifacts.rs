@@ -33,14 +33,25 @@ export interface EvidenceLimits {
 }
 
 /** A tool result as the model sees it. */
-export interface BoundedResult {
-  /** Whether the text is an observation in place of the result. */
-  externalized: boolean;
-  /** What to show the model. */
-  text: string;
-  /** What was stored, when it was externalized. */
-  descriptor?: ArtifactDescriptor;
-}
+export type BoundedResult =
+  /** A small one, as it is. */
+  | {
+      /** Whether the text is an observation in place of the result. */
+      externalized: false;
+      /** What to show the model. */
+      text: string;
+      /** Nothing was stored. */
+      descriptor?: undefined;
+    }
+  /** A large one. */
+  | {
+      /** Whether the text is an observation in place of the result. */
+      externalized: true;
+      /** What to show the model. */
+      text: string;
+      /** What was stored. */
+      descriptor: ArtifactDescriptor;
+    };
 
 /** The answer to a range path. */
 export interface RangeResult {

@@ -14,6 +14,8 @@ export type EvidenceErrorCode =
   | "invalid_argument"
   /** A string holds half of a surrogate pair: it has no exact UTF-8 bytes. Nothing was done. */
   | "lone_surrogate"
+  /** The WebAssembly could not be loaded; the error's cause says why. */
+  | "not_loaded"
   /** No room; nothing was stored. */
   | "storage_exhausted"
   /** Another tab changed the same thing at the same moment; nothing was stored. */

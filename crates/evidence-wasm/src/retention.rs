@@ -68,7 +68,10 @@ impl EvidenceStore {
     /// artifacts 7 days after their job has ended; at most 64 jobs. Call it when a page opens and while
     /// it is idle. It is no harm when several tabs do so at once.
     ///
-    /// A clock that jumps deletes nothing early: time counts only as far as this store has seen it pass.
+    /// A clock that jumps while the program runs deletes nothing early: from one sweep to the next, time
+    /// counts only as far as this object has seen it pass. The first sweep takes the clock's word, and
+    /// time never goes back: one that is ahead by then deletes early, and until the right time has come
+    /// as far nothing expires. Sweep first when the clock is known to be right.
     #[wasm_bindgen(unchecked_return_type = "Swept")]
     pub async fn sweep(
         &self,

@@ -24,7 +24,7 @@ use crate::store::AnyStore;
 
 #[wasm_bindgen(typescript_custom_section)]
 const TYPES: &str = r#"
-/** Where a job stands. It takes results while it is active; what has ended can only be archived. */
+/** Where a job stands. It takes results while it is active. It may be archived then too; what has ended can only be. */
 export type JobStatus = "active" | "completed" | "failed" | "cancelled" | "archived";
 
 /** What is recorded of a job. Times are milliseconds since 1970. */

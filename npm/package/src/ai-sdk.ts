@@ -68,8 +68,8 @@ export interface ReadToolInput {
 export type BoundTool<T> =
   T extends Tool<infer Input, infer Output> ? ([Output] extends [never] ? T : Tool<Input, Output | BoundedOutput>) : T;
 
-/** The same tools, and the one that reads stored results. */
-export type BoundTools<T extends ToolSet> = { [K in keyof T]: BoundTool<T[K]> } & {
+/** The same tools, and the one that reads stored results. Of tools whose names are not known, nothing more is. */
+export type BoundTools<T extends ToolSet> = (string extends keyof T ? ToolSet : { [K in keyof T]: BoundTool<T[K]> }) & {
   /** Reads exact bytes of a stored result. */
   akh_read_tool_output: Tool<ReadToolInput, ReadAnswer>;
 };
@@ -110,10 +110,10 @@ type ModelOutput = Awaited<ReturnType<NonNullable<AnyTool["toModelOutput"]>>>;
 
 function boundTool(tool: ToolSet[string], options: BoundToolsOptions): AnyTool {
   // Types of input and output do not matter here; they are the tool's own.
-  const { execute, toModelOutput, ...rest } = tool as AnyTool;
+  const { execute, toModelOutput } = tool as AnyTool;
   if (!execute) return tool as AnyTool;
   const boundExecute: typeof execute = (input, call) => {
-    const answer = attempt(() => execute(input, call));
+    const answer = attempt(() => execute.call(tool, input, call));
     // Whatever stands before the end of a stream is shown to people alone.
     if (isAsyncIterable(answer)) return boundLast(answer, options, toModelOutput === undefined);
     return (async () => {
@@ -121,11 +121,12 @@ function boundTool(tool: ToolSet[string], options: BoundToolsOptions): AnyTool {
       return toModelOutput ? value : boundValue(value, options);
     })();
   };
-  const bound: Partial<AnyTool> = { ...rest, execute: boundExecute };
+  // A tool may be an instance of a class, with members that are its prototype's.
+  const bound: AnyTool = Object.assign(Object.create(Object.getPrototypeOf(tool)), tool, { execute: boundExecute });
   if (toModelOutput) {
-    bound.toModelOutput = async (given) => boundModelOutput(await toModelOutput(given), options);
+    bound.toModelOutput = async (given) => boundModelOutput(await toModelOutput.call(tool, given), options);
   }
-  return bound as AnyTool;
+  return bound;
 }
 
 /** What a function answers: a stream, or a promise of a value, also when it throws. */

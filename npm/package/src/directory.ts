@@ -19,7 +19,7 @@ import { constants, type FileHandle, lstat, mkdir, open, readdir, rename, unlink
 import path from "node:path";
 
 import { Ownership } from "./owner.js";
-import type { Store, StoreBatch } from "./wasm/evidence_wasm.js";
+import { EvidenceError, type Store, type StoreBatch } from "./wasm/evidence_wasm.js";
 
 const MARKER = "npm-store.json";
 const MARKER_TEXT = '{"format":"bounded-evidence npm store","version":1}\n';
@@ -92,13 +92,22 @@ export class DirectoryStore implements Store {
   /**
    * Opens a directory, creating it where there is none.
    *
-   * Rejects when another process has it open, when it is a symbolic link, when it holds anything but
-   * such a store, and when a file in it is not what was written.
+   * Rejects with the code `storage_unavailable` when a process has it open, when it is a symbolic link,
+   * when it holds anything but such a store, when a file in it is not what was written, and when the
+   * disk does not let it be used.
    *
    * @param root - The directory.
    */
   static async open(root: string): Promise<DirectoryStore> {
-    const directory = path.resolve(root);
+    try {
+      return await DirectoryStore.#open(path.resolve(root));
+    } catch (error) {
+      const message = `the store was not opened: ${(error as Error).message}`;
+      throw Object.assign(new EvidenceError("storage_unavailable", message), { cause: error });
+    }
+  }
+
+  static async #open(directory: string): Promise<DirectoryStore> {
     await prepare(directory);
     const store = new DirectoryStore(directory, await Ownership.take(directory));
     try {

@@ -1,9 +1,8 @@
 // The entry for Node, which reads the WebAssembly from the disk: its fetch() takes no file.
 
-import { readFile } from "node:fs/promises";
-
 import { loader } from "./loader.js";
+import { fromDisk } from "./node-source.js";
 
-loader.defaultSource = () => readFile(new URL("./wasm/evidence_wasm_bg.wasm", import.meta.url));
+loader.resolve = fromDisk(new URL("./wasm/evidence_wasm_bg.wasm", import.meta.url));
 
 export * from "./index.js";

@@ -1,3 +1,5 @@
+/// <reference lib="esnext.disposable" preserve="true" />
+
 /**
  * The exact bytes of large tool results, kept outside a model's prompt: stores, artifacts, ranges and
  * tool output, and `boundTools` for tools that are plain functions.
@@ -68,7 +70,11 @@ export {
  * `openStore` does it where nobody else did, so that it has to be called only to name another source
  * than the file in this package, and before the functions that need no store.
  *
- * @param source - An address, a response, bytes or a module: left out, the file in this package.
+ * Rejects with the code `not_loaded`, whose `cause` says why. Before it is loaded, a function that needs no
+ * store throws a `TypeError`.
+ *
+ * @param source - An address, a response, bytes or a module: left out, the file in this package. In Node an
+ *   address may be a `file:` URL.
  */
 export function init(source?: WasmSource): Promise<void> {
   return loader.init(source);

@@ -25,8 +25,8 @@ export class Loader {
   readonly #build: Build;
   #loading: Promise<void> | undefined;
 
-  /** What is loaded when no source is given; wasm-bindgen's own choice is the file beside its script. */
-  defaultSource: () => WasmSource | Promise<WasmSource> | undefined = () => undefined;
+  /** What is loaded for a source; for none, wasm-bindgen's own choice is the file beside its script. */
+  resolve: (source?: WasmSource) => WasmSource | Promise<WasmSource> | undefined = (source) => source;
 
   constructor(build: Build) {
     this.#build = build;
@@ -36,13 +36,14 @@ export class Loader {
   init(source?: WasmSource): Promise<void> {
     this.#loading ??= this.#load(source).catch((error: unknown) => {
       this.#loading = undefined;
-      throw error;
+      const message = `the WebAssembly was not loaded: ${error instanceof Error ? error.message : error}`;
+      throw Object.assign(new this.#build.EvidenceError("not_loaded", message), { cause: error });
     });
     return this.#loading;
   }
 
   async #load(source?: WasmSource): Promise<void> {
-    const chosen = await (source ?? this.defaultSource());
+    const chosen = await this.resolve(source);
     await this.#build.default(chosen === undefined ? undefined : { module_or_path: chosen });
     current = this.#build;
   }

@@ -5,6 +5,7 @@
  * @packageDocumentation
  */
 
+import type { Server } from "@modelcontextprotocol/sdk/server/index.js";
 import { type McpServer, ResourceTemplate } from "@modelcontextprotocol/sdk/server/mcp.js";
 import {
   type CallToolRequest,
@@ -14,6 +15,7 @@ import {
   type ListToolsResult,
   McpError,
   type ReadResourceResult,
+  type Request,
   type ResourceLink,
   type ServerResult,
   type Tool,
@@ -46,48 +48,53 @@ export const RANGE_URI_PREFIX = "bounded-evidence:///";
  *
  * When storing fails the call is answered with an error, and nothing of the result is sent.
  *
- * @param server - A server that has neither tools nor a task store yet.
+ * @param server - A server that has no task store.
  * @param options - Where large results are kept, and what large is.
  * @returns The same server.
  */
 export function boundServer<T extends McpServer>(server: T, options: BoundServerOptions): T {
-  refuseHandlersOf(server);
   const protocol = server.server;
-  const setRequestHandler = protocol.setRequestHandler.bind(protocol);
-  protocol.setRequestHandler = (schema, handler) => {
-    setRequestHandler(schema, async (request, extra) => {
+  refuseTasks(protocol);
+  const bound =
+    <R extends Request, E>(handler: (request: R, extra: E) => unknown) =>
+    async (request: R, extra: E): Promise<ServerResult> => {
       switch (request.method) {
         case "tools/call": {
-          const range = await rangeOf(request as CallToolRequest, options);
+          const range = await rangeOf(request as unknown as CallToolRequest, options);
           return range ?? boundResult((await handler(request, extra)) as ServerResult, options);
         }
         case "tools/list":
           return withReadFile((await handler(request, extra)) as ListToolsResult);
         default:
-          return handler(request, extra);
+          return (await handler(request, extra)) as ServerResult;
       }
-    });
-  };
+    };
+  // First, since it throws where the server was wrapped before, and nothing is wrapped twice.
   server.registerResource(
     "tool-result-range",
     new ResourceTemplate(`${RANGE_URI_PREFIX}{+path}`, { list: undefined }),
     { description: "An exact byte range of a tool result that was too large to be sent.", mimeType: "text/plain" },
     (uri) => readRange(uri.href, options),
   );
+  // The SDK sets handlers with the first tool, or with the server where its capabilities name tools.
+  const handlers = protocol["_requestHandlers"];
+  for (const [method, handler] of handlers) {
+    if (method === "tools/call" || method === "tools/list") handlers.set(method, bound(handler));
+  }
+  const setRequestHandler = protocol.setRequestHandler.bind(protocol);
+  protocol.setRequestHandler = (schema, handler) => setRequestHandler(schema, bound(handler));
   return server;
 }
 
-/** What was set before could not be bounded. */
-function refuseHandlersOf(server: McpServer): void {
-  for (const method of ["tools/call", "tools/list", "tasks/result"]) {
-    try {
-      server.server.assertCanSetRequestHandler(method);
-    } catch {
-      throw new (library().EvidenceError)(
-        "invalid_argument",
-        `the server answers ${method} already; wrap it before it has tools, and without a task store`,
-      );
-    }
+/** What tasks answer is read by a request of its own, and would not be bounded. */
+function refuseTasks(server: Server): void {
+  try {
+    server.assertCanSetRequestHandler("tasks/result");
+  } catch {
+    throw new (library().EvidenceError)(
+      "invalid_argument",
+      "the server has a task store, and what tasks answer cannot be bounded; create it without one",
+    );
   }
 }
 

@@ -36,11 +36,8 @@ export class Ownership {
     const owner = await thisProcess();
     for (;;) {
       const highest = Math.max(0, ...(await numbers(root)));
-      if (highest > 0 && (await isHeld(fileOf(root, highest)))) {
-        throw new Error(
-          `another process has the directory open; if it is gone for certain, remove ${path.basename(fileOf(root, highest))} there`,
-        );
-      }
+      const holder = highest > 0 ? await holderOf(fileOf(root, highest)) : undefined;
+      if (holder) throw new Error(refusal(holder, owner, path.basename(fileOf(root, highest))));
       const file = fileOf(root, highest + 1);
       if (!(await create(file, owner))) continue;
       const others = await numbers(root);
@@ -76,24 +73,37 @@ async function numbers(root: string): Promise<number[]> {
   return names.flatMap((name) => /^owner-(\d{1,15})$/.exec(name)?.slice(1).map(Number) ?? []);
 }
 
-/** Whether an owner lives and has not let go. One that cannot be seen from here is taken for alive. */
-async function isHeld(file: string): Promise<boolean> {
+/** Who has the directory, and what to do. */
+function refusal(holder: Owner, self: Owner, file: string): string {
+  const ifGone = `if it is gone for certain, remove ${file} there`;
+  if (holder.host !== self.host) {
+    return `a process on the host ${holder.host}, which cannot be seen from here, has the directory open; ${ifGone}`;
+  }
+  if (holder.pid === self.pid && holder.started === self.started) {
+    return "this process has the directory open already; use that store, or close it first";
+  }
+  return `another process has the directory open; ${ifGone}`;
+}
+
+/** The owner, when it lives and has not let go. One that cannot be seen from here is taken for alive. */
+async function holderOf(file: string): Promise<Owner | undefined> {
   let owner: Owner;
   try {
     owner = JSON.parse(await readFile(file, "utf8"));
   } catch (error) {
     // Removed by a later owner, whose file is the next to be looked at. What nobody wrote is nobody's.
-    return (error as NodeJS.ErrnoException).code !== "ENOENT" && !(error instanceof SyntaxError);
+    if ((error as NodeJS.ErrnoException).code === "ENOENT" || error instanceof SyntaxError) return undefined;
+    throw error;
   }
-  if (owner.released) return false;
-  if (owner.host !== hostname()) return true;
-  if (owner.boot !== (await bootOfHost())) return false;
+  if (owner.released) return undefined;
+  if (owner.host !== hostname()) return owner;
+  if (owner.boot !== (await bootOfHost())) return undefined;
   try {
     process.kill(owner.pid, 0);
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ESRCH") return false;
+    if ((error as NodeJS.ErrnoException).code === "ESRCH") return undefined;
   }
-  return owner.started === (await startOf(owner.pid));
+  return owner.started === (await startOf(owner.pid)) ? owner : undefined;
 }
 
 /** Creates a file with all of its content, unless there is one. */

@@ -4,8 +4,8 @@ import type { Artifacts, EvidenceLimits } from "./wasm/evidence_wasm.js";
 /** A tool: takes the arguments that the model wrote, and answers what it is to read. */
 export type PlainTool = (input: any, ...more: any[]) => string | PromiseLike<string>;
 
-/** Tools by their names. */
-export type PlainTools = Readonly<Record<string, PlainTool>>;
+/** Tools by their names, also where an interface or a class says which there are. */
+export type PlainTools<T = Record<string, PlainTool>> = { readonly [K in keyof T]: PlainTool };
 
 /** Where large results are kept, and what large is. */
 export interface BoundToolsOptions {
@@ -16,7 +16,7 @@ export interface BoundToolsOptions {
 }
 
 /** The same tools, and `read_file`. */
-export type BoundTools<T extends PlainTools> = {
+export type BoundTools<T extends PlainTools<T>> = {
   [K in keyof T]: (...input: Parameters<T[K]>) => Promise<string>;
 } & {
   /** Answers the paths of artifacts, and hands other paths to the tool of this name, if there is one. */
@@ -33,18 +33,22 @@ export type BoundTools<T extends PlainTools> = {
  * When storing fails the call rejects with an `EvidenceError`, and nothing of the result must reach the
  * model.
  *
- * @param tools - The tools, by the names that the model knows.
+ * @param tools - The tools, by the names that the model knows: the functions of an object, with a class's methods.
  * @param options - Where large results are kept, and what large is.
  */
-export function boundTools<const T extends PlainTools>(
+export function boundTools<const T extends PlainTools<T>>(
   tools: T,
   { artifacts, limits }: BoundToolsOptions,
 ): BoundTools<T> {
-  const bounded = Object.entries(tools).map(([name, tool]): [string, PlainTool] => [
-    name,
-    async (...input) => (await artifacts.bound(await tool(...input), limits)).text,
-  ]);
-  const wrapped = new Map(bounded);
+  const wrapped = new Map<string, PlainTool>();
+  // Methods of a class are its prototype's.
+  for (let object: object = tools; object && object !== Object.prototype; object = Object.getPrototypeOf(object)) {
+    for (const name of Object.getOwnPropertyNames(object)) {
+      const tool: unknown = tools[name as keyof T];
+      if (typeof tool !== "function" || name === "constructor") continue;
+      wrapped.set(name, async (...input) => (await artifacts.bound(await tool.apply(tools, input), limits)).text);
+    }
+  }
   const readFile = wrapped.get("read_file");
   wrapped.set("read_file", async (input: { path: string }, ...more) => {
     if (library().isArtifactPath(input.path) || !readFile) {
