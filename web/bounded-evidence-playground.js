@@ -9,12 +9,23 @@
 
 (() => {
   const NAME = "bounded-evidence-playground";
-  const PAGE = new URL("./", document.currentScript.src);
+  const source = document.currentScript?.src;
+  if (!source) {
+    throw new Error(
+      `${NAME}.js has to be a classic script of its own, because it shows the page that lies beside it: ` +
+        'write <script src="…" defer>, without type="module", and do not bundle it.',
+    );
+  }
+  const PAGE = new URL("./", source);
   /** What the page takes from its address as it is. */
   const PARAMETERS = ["sample", "script", "limits", "contract", "mode"];
   const THEME = "theme";
+  const THEMES = ["light", "dark"];
   /** Static hosts answer longer addresses with an error. */
   const MAX_ADDRESS_LENGTH = 8000;
+
+  /** How many elements there were, so that every frame has a title of its own. */
+  let count = 0;
 
   const styles = new CSSStyleSheet();
   styles.replaceSync(`
@@ -23,30 +34,37 @@
     iframe { display: block; box-sizing: border-box; width: 100%; height: 32rem; border: 0; color-scheme: normal; }
     p { display: grid; place-items: center; height: 32rem; margin: 0; }
     p, iframe { border: 1px solid color-mix(in srgb, currentcolor 25%, transparent); border-radius: 6px; }
+    p.notice { display: block; height: auto; padding: 0.5rem 0.75rem; margin-bottom: 0.5rem; }
   `);
 
   class BoundedEvidencePlayground extends HTMLElement {
     static observedAttributes = [...PARAMETERS, THEME];
 
     #root = this.attachShadow({ mode: "open" });
+    #number = (count += 1);
+    #notice = document.createElement("p");
     #frame;
     /** Whether the frame's page is there and has said something. */
     #heard = false;
     #changed = false;
     #listening;
-    /** It loads when it is seen, and not before. */
-    #seen = new IntersectionObserver((entries) => {
+    /** It loads when it is seen, and not before, wherever it is put. */
+    #seen = false;
+    #watch = new IntersectionObserver((entries) => {
       if (entries.some((entry) => entry.isIntersecting)) {
-        this.#seen.disconnect();
+        this.#watch.disconnect();
+        this.#seen = true;
         this.#load();
       }
     });
-    /** A page changes its theme by an attribute of its root, as a rule. */
+    /** A page changes its theme by an attribute of whatever is around the element. */
     #themed = new MutationObserver(() => this.#tellTheme());
 
     constructor() {
       super();
       this.#root.adoptedStyleSheets = [styles];
+      this.#notice.className = "notice";
+      this.#notice.setAttribute("role", "status");
     }
 
     connectedCallback() {
@@ -56,22 +74,27 @@
       window.addEventListener("message", (event) => this.#hear(event), { signal });
       const system = matchMedia("(prefers-color-scheme: dark)");
       system.addEventListener("change", () => this.#tellTheme(), { signal });
-      this.#themed.observe(document.documentElement, { attributes: true });
-      this.#seen.observe(this);
+      // Whatever moves one of them connects the element anew.
+      for (let node = this; node; node = node.assignedSlot ?? node.parentNode ?? node.host) {
+        this.#themed.observe(node, { attributes: true });
+      }
+      this.#watch.observe(this);
     }
 
     disconnectedCallback() {
       this.#listening.abort();
       this.#themed.disconnect();
-      this.#seen.disconnect();
+      this.#watch.disconnect();
+      this.#seen = false;
       this.#frame = undefined;
     }
 
     attributeChangedCallback(name, before, now) {
-      if (!this.#frame || before === now) {
+      if (!this.#seen || before === now) {
         return;
       }
       if (name === THEME) {
+        this.#checkTheme();
         this.#tellTheme();
         return;
       }
@@ -80,7 +103,8 @@
         this.#changed = true;
         queueMicrotask(() => {
           this.#changed = false;
-          if (this.isConnected) {
+          // It may have been moved since, to where it is not seen.
+          if (this.#seen) {
             this.#load();
           }
         });
@@ -107,11 +131,11 @@
     /** "light" or "dark": the attribute's, or that of the page around; the system's where it has none. */
     get #theme() {
       const theme = this.getAttribute(THEME);
-      if (theme === "light" || theme === "dark") {
+      if (THEMES.includes(theme)) {
         return theme;
       }
       const around = getComputedStyle(this).colorScheme.split(" ").filter((word) => word !== "only");
-      if (around.length === 1 && (around[0] === "light" || around[0] === "dark")) {
+      if (around.length === 1 && THEMES.includes(around[0])) {
         return around[0];
       }
       return matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
@@ -124,13 +148,26 @@
         return;
       }
       const frame = document.createElement("iframe");
-      frame.title = "bounded-evidence: a playground";
+      const sample = this.getAttribute("sample");
+      frame.title = `bounded-evidence: playground ${this.#number}${sample ? `, ${sample}` : ""}`;
       // A page of another origin may only write to the clipboard when it is let.
       frame.allow = "clipboard-read; clipboard-write";
       frame.src = address;
       this.#frame = frame;
       this.#heard = false;
       this.#root.replaceChildren(frame);
+      this.#checkTheme();
+    }
+
+    /** Says that a theme is none; the page says it of the other attributes. */
+    #checkTheme() {
+      const theme = this.getAttribute(THEME);
+      if (theme === null || THEMES.includes(theme)) {
+        this.#notice.remove();
+        return;
+      }
+      this.#notice.textContent = `There is no theme "${theme}": it is "light" or "dark", or left out for that of the page around.`;
+      this.#root.prepend(this.#notice);
     }
 
     #say(text) {

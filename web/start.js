@@ -8,14 +8,18 @@ try {
   const { default: start } = await import(code);
   await start({ module_or_path: wasm });
   starting.remove();
-  // Without it the page works all the same, but for the addresses of artifacts and for going offline.
-  navigator.serviceWorker
-    ?.register("service-worker.js", { updateViaCache: "none" })
-    .catch((error) => console.warn(`The page's worker could not be registered: ${error.message}`));
 } catch (error) {
   starting.setAttribute("role", "alert");
   starting.textContent =
     `The page could not start: ${error.message}. ` +
     "Reload it; if that does not help, use a current browser with WebAssembly enabled.";
   throw error;
+}
+
+// Without it the page works all the same, but for the addresses of artifacts and for going offline.
+try {
+  await navigator.serviceWorker?.register("service-worker.js", { updateViaCache: "none" });
+} catch (error) {
+  // In a sandboxed frame even asking for it is refused.
+  console.warn(`The page's worker could not be registered: ${error.message}`);
 }

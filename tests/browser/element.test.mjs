@@ -89,7 +89,7 @@ test("several on a page run at the same time, each as it was set up", async () =
     assert.match(await frames[index].locator(".timeline").innerText(), new RegExp(`read_file ${file}`));
   }
   // The third is under contract B.
-  const last = await frames[2].locator("pre.exact[aria-label='What the model saw']").nth(1).textContent();
+  const last = await frames[2].locator("pre.exact[aria-label^='What the model saw']").nth(1).textContent();
   assert.equal(JSON.parse(last).data.kind, "tool_output_ref");
 });
 
@@ -161,7 +161,7 @@ test("attributes set the page up, and changing them sets it up anew", async () =
   const frame = await playground(0);
   assert.match(await runToEnd(frame), /final answer/);
   assert.equal(await frame.locator(".step").count(), 3, "the script is the attribute's");
-  const seen = await frame.locator("pre.exact[aria-label='What the model saw']").first().textContent();
+  const seen = await frame.locator("pre.exact[aria-label^='What the model saw']").first().textContent();
   const byteCount = Buffer.byteLength(seen);
   assert.ok(byteCount > 512 && byteCount <= 640, `the limit is the attribute's: ${byteCount}`);
   assert.equal(await frame.locator("#setup").isVisible(), false);
@@ -197,6 +197,87 @@ test("what cannot be fulfilled is said", async () => {
   }
   await element(0).evaluate((it) => it.setAttribute("script", "x".repeat(9000)));
   await element(0).getByText("The attributes are too long").waitFor();
+});
+
+/** Opens a page of one's own with the element's script and what `html` says. */
+async function embedding(html, script = '<script src="bounded-evidence-playground.js" defer></script>') {
+  const address = new URL("embedding-test.html", pageUrl).href;
+  await page.route(address, (route) =>
+    route.fulfill({ contentType: "text/html", body: `<!doctype html><html lang="en"><body>${script}${html}` }),
+  );
+  await page.goto(address);
+}
+
+const requestsWith = (part) => requests.filter((url) => url.includes(part)).length;
+
+test("a script that was too long is set up when it is shortened", async () => {
+  await embedding(`<${TAG} mode="run"></${TAG}>`);
+  await playground(0);
+  await element(0).evaluate((it) => it.setAttribute("script", "x".repeat(9000)));
+  await element(0).getByText("The attributes are too long").waitFor();
+  await element(0).evaluate((it) => it.setAttribute("script", '{"final":"Short."}'));
+  assert.match(await runToEnd(await playground(0)), /final answer/);
+});
+
+test("an element that is changed and moved out of sight loads once, when it is seen", async () => {
+  await embedding(`<${TAG}></${TAG}><div style="height: 5000px"></div><div id="end"></div>`);
+  await playground(0);
+  await element(0).evaluate((it) => {
+    it.setAttribute("sample", "git-merge.log");
+    document.querySelector("#end").append(it);
+    scrollTo(0, 0);
+  });
+  await page.waitForTimeout(500);
+  assert.equal(requestsWith("sample=git-merge.log"), 0, "it is not seen there");
+  await playground(0);
+  assert.equal(requestsWith("embedded=&sample=git-merge.log"), 1);
+});
+
+test("the theme is followed wherever around the element it is set", async () => {
+  await embedding(`<style>.dark { color-scheme: dark } .light { color-scheme: light }</style>
+    <div><section><${TAG}></${TAG}></section></div>`);
+  const frame = await playground(0);
+  const root = frame.locator("html");
+  assert.equal(await root.getAttribute("data-theme"), "light");
+  for (const around of ["body", "div", "section", TAG]) {
+    for (const theme of ["dark", "light"]) {
+      await page.locator(around).evaluate((it, name) => (it.className = name), theme);
+      await frame.locator(`html[data-theme=${theme}]`).waitFor();
+    }
+    await page.locator(around).evaluate((it) => (it.className = ""));
+  }
+});
+
+test("a theme that there is not is said, and the page's is used", async () => {
+  await page.emulateMedia({ colorScheme: "dark" });
+  await embedding(`<${TAG} theme="sepia"></${TAG}>`);
+  const frame = await playground(0);
+  const notice = element(0).getByText('There is no theme "sepia"');
+  await notice.waitFor();
+  await frame.locator("html[data-theme=dark]").waitFor();
+  await element(0).evaluate((it) => it.setAttribute("theme", "light"));
+  await frame.locator("html[data-theme=light]").waitFor();
+  assert.equal(await notice.count(), 0);
+  await element(0).evaluate((it) => it.setAttribute("theme", "sepia"));
+  await notice.waitFor();
+  assert.equal(requestsWith("?embedded"), 1);
+});
+
+test("as a module the script says how it has to be loaded", async () => {
+  await embedding(`<${TAG}></${TAG}>`, '<script type="module" src="bounded-evidence-playground.js"></script>');
+  await page.waitForFunction(() => document.readyState === "complete");
+  assert.match(faults.splice(0).join("\n"), /has to be a classic script.*<script src="…" defer>/);
+});
+
+test("every frame has a title of its own", async () => {
+  await embedding(`<${TAG}></${TAG}><${TAG} sample="git-merge.log"></${TAG}><${TAG} sample="git-merge.log"></${TAG}>`);
+  const titles = [];
+  for (const index of [0, 1, 2]) {
+    await playground(index);
+    titles.push(await element(index).locator("iframe").getAttribute("title"));
+  }
+  assert.equal(new Set(titles).size, 3, titles.join("; "));
+  assert.match(titles[1], /git-merge\.log/);
 });
 
 test("messages of others change nothing", async () => {

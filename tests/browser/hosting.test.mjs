@@ -33,3 +33,21 @@ test("the page loads below a path, by relative addresses only", async () => {
     assert.ok(url.startsWith(pageUrl), `${url} is outside of ${pageUrl}`);
   }
 });
+
+test("the page starts where even asking for service workers is refused, as in a sandboxed frame", async () => {
+  const page = await browser.newPage();
+  const faults = [];
+  page.on("pageerror", (error) => faults.push(String(error)));
+  await page.addInitScript(() => {
+    Object.defineProperty(Navigator.prototype, "serviceWorker", {
+      get() {
+        throw new DOMException("The context is sandboxed.", "SecurityError");
+      },
+    });
+  });
+  const warning = page.waitForEvent("console", (message) => message.text().includes("could not be registered"));
+  await page.goto(pageUrl);
+  await page.locator("button.primary:enabled").waitFor();
+  await warning;
+  assert.deepEqual(faults, []);
+});

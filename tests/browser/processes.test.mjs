@@ -87,6 +87,17 @@ function prepare() {
     async *confused() {
       yield { stdout: 7 };
     },
+    async *misspells() {
+      yield { stdout: "so far\n" };
+      yield { exit_code: 2 };
+    },
+    async *raw() {
+      yield new TextEncoder().encode("lost?\n");
+    },
+    async *returns() {
+      yield { stdout: "so far\n" };
+      return { stderr: "and the end\n", exitCode: 3 };
+    },
     async *grumbles() {
       yield { stderr: "no line end" };
       throw new Error("the program broke");
@@ -328,7 +339,7 @@ for (const kind of ["memory", "indexeddb", "custom"]) {
         [["refuses"], ["nothing"], ["unknown"]].map((argv) => window.call("exec_start", { argv })),
       );
       const ends = await Promise.all(
-        ["fails", "lists", "confused"].map(async (program) => window.ended(await window.run(program))),
+        ["fails", "lists", "confused", "misspells", "raw"].map(async (program) => window.ended(await window.run(program))),
       );
       return [starts, ends];
     });
@@ -336,10 +347,17 @@ for (const kind of ["memory", "indexeddb", "custom"]) {
     assert.match(starts[0].text, /did not start: there is no such program/);
     assert.match(starts[1].text, /must be an async iterable|must be an object/);
     assert.match(starts[2].text, /did not start/);
-    assert.deepEqual(ends.map(({ success, data }) => [success, data.status, data.exit_code]), Array(3).fill([false, "exited", null]));
+    assert.deepEqual(ends.map(({ success, data }) => [success, data.status, data.exit_code]), Array(5).fill([false, "exited", null]));
     assert.equal(ends[0].text, "stdout (7 bytes):\nso far\nstderr (18 bytes):\nthe program broke\n");
     assert.equal(ends[1].text, "stdout (17 bytes):\nnot asynchronous\n");
     assert.match(ends[2].text, /stdout must be/);
+    for (const end of ends.slice(3)) assert.match(end.text, /must be an object with stdout, stderr or exitCode/);
+  });
+
+  over("what a generator returns is its last event", async (page) => {
+    const { text, data } = await page.evaluate(async () => window.ended(await window.run("returns")));
+    assert.deepEqual([data.status, data.exit_code], ["exited", 3]);
+    assert.equal(text, "stdout (7 bytes):\nso far\nstderr (12 bytes):\nand the end\n");
   });
 
   over("a start that is not settled counts as started after two seconds, and can be stopped and closed", async (page) => {
@@ -613,6 +631,31 @@ test("the complete streams are committed before anything of the end is shown", a
   });
   assert.deepEqual(failed, Array(2).fill(refusal("storage_exhausted")));
   assert.deepEqual([shown, then], [0, "stdout (8 bytes):\none\ntwo\n"]);
+});
+
+test("what a full store refused when processes were closed is stored by the next attempt", async (t) => {
+  const page = await open(t);
+  const [closed, opened, then] = await page.evaluate(async () => {
+    const store = window.mapStore();
+    const { commit } = store;
+    let isFull = false;
+    store.commit = (batch) => {
+      if (isFull) throw Object.assign(new Error("full"), { code: "exhausted" });
+      return commit(batch);
+    };
+    await window.openOutput("custom", { store });
+    const process_id = await window.run("twice", "full");
+    await window.pollUntil(process_id, ({ text }) => text !== "");
+    isFull = true;
+    const closed = await window.settled(window.output.closeProcesses());
+    const opened = await window.settled(window.output.openProcesses(window.start));
+    isFull = false;
+    await window.output.closeProcesses();
+    await window.output.openProcesses(window.start);
+    return [closed, opened, await window.poll(process_id)];
+  });
+  assert.deepEqual([closed, opened], Array(2).fill(refusal("storage_exhausted")));
+  assert.deepEqual([then.text, then.data.status], ["stdout (4 bytes):\none\n", "stopped"]);
 });
 
 test("indexeddb: cursor reads survive a restart, and an interrupted process answers an explicit unavailable", async (t) => {

@@ -371,7 +371,13 @@ impl<S: Store + 'static, L: Launcher> ProcessHost<S, L> {
         })
     }
 
-    /// Ends every process, stores what they wrote, and starts no more.
+    /// Whether both are one host.
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
+    /// Ends every process, stores what they wrote, and starts no more. What could not be stored is tried
+    /// again by the next call.
     ///
     /// # Errors
     ///
@@ -491,12 +497,14 @@ impl<S: Store + 'static, L: Launcher> ProcessHost<S, L> {
         &self,
         session: &SessionId,
         job: &JobId,
-        id: &ToolCallId,
+        id: Option<&ToolCallId>,
         arguments: &PollArguments,
     ) -> Result<Outcome, ProcessError> {
         let outputs = &self.inner.outputs;
         let request = request_digest(POLL_TOOL, arguments);
-        if let Some(earlier) = outputs.answered_call(session, job, id, request).await? {
+        if let Some(id) = id
+            && let Some(earlier) = outputs.answered_call(session, job, id, request).await?
+        {
             return Ok(earlier);
         }
         self.inner.launcher.give_way().await;
@@ -512,15 +520,16 @@ impl<S: Store + 'static, L: Launcher> ProcessHost<S, L> {
         &self,
         session: &SessionId,
         job: &JobId,
-        id: &ToolCallId,
+        id: Option<&ToolCallId>,
         arguments: &StopArguments,
     ) -> Result<Outcome, ProcessError> {
         let inner = &self.inner;
         let request = request_digest(STOP_TOOL, arguments);
-        if let Some(earlier) = inner
-            .outputs
-            .answered_call(session, job, id, request)
-            .await?
+        if let Some(id) = id
+            && let Some(earlier) = inner
+                .outputs
+                .answered_call(session, job, id, request)
+                .await?
         {
             return Ok(earlier);
         }
@@ -560,14 +569,13 @@ impl<S: Store + 'static, L: Launcher> ProcessTools for ProcessHost<S, L> {
         id: Option<&ToolCallId>,
         call: &ProcessCall,
     ) -> Result<Outcome, ProcessError> {
-        let id = match id {
-            Some(id) => id.clone(),
-            None => self.inner.new_call_id(),
-        };
         match call {
-            ProcessCall::Start(arguments) => self.start(session, job, &id, arguments)?.await,
-            ProcessCall::Poll(arguments) => self.poll(session, job, &id, arguments).await,
-            ProcessCall::Stop(arguments) => self.stop(session, job, &id, arguments).await,
+            ProcessCall::Start(arguments) => {
+                let id = id.map_or_else(|| self.inner.new_call_id(), ToolCallId::clone);
+                self.start(session, job, &id, arguments)?.await
+            }
+            ProcessCall::Poll(arguments) => self.poll(session, job, id, arguments).await,
+            ProcessCall::Stop(arguments) => self.stop(session, job, id, arguments).await,
         }
     }
 }

@@ -24,7 +24,8 @@ use crate::tool_result::ToolResult;
 pub const MAX_RESULT_BYTES: usize = 16 * 1024;
 /// The most bytes of one serialized result that is stored: 16 MiB.
 pub const MAX_ARTIFACT_BYTES: usize = 16 * 1024 * 1024;
-/// The most bytes of artifacts that a job holds, identical ones counted once: 128 MiB.
+/// The most bytes of artifacts that a job holds, identical ones counted once: 128 MiB. The answers that are
+/// kept for its calls have as much.
 pub const MAX_JOB_BYTES: u64 = 128 * 1024 * 1024;
 
 /// Whether a result whose serialization has this size passes unchanged.

@@ -73,6 +73,8 @@ pub struct JobUsage {
     pub artifact_bytes: u64,
     /// The number of its artifacts.
     pub artifact_count: u64,
+    /// The bytes of the recorded answers to its results and polls.
+    pub receipt_bytes: u64,
     /// How many processes it has started.
     pub process_count: u64,
     /// How often something was added. Every addition moves it, so that whoever expects the counters
@@ -430,6 +432,7 @@ impl<S: Store> ToolOutputs<S> {
         prepared: &Prepared,
     ) -> Result<Outcome, ToolOutputError> {
         let mut batch = Batch::default();
+        let mut receipt_bytes = 0;
         // Without a call id another key stands in, so that the number of keys is fixed.
         let call_key = call.map(|call| keys.call(call));
         let third_key = call_key.clone().unwrap_or_else(|| keys.job());
@@ -440,9 +443,10 @@ impl<S: Store> ToolOutputs<S> {
             if let Some(earlier) = earlier {
                 return answered(&earlier, prepared.request);
             }
-            let record = CallRecord::new(prepared.request, &prepared.outcome);
+            let record = Record(CallRecord::new(prepared.request, &prepared.outcome)).encode()?;
+            receipt_bytes = record.len() as u64;
             batch.expect.push((key.clone(), Expectation::Absent));
-            batch.put.push((key, Record(record).encode()?));
+            batch.put.push((key, record));
         }
         let record: JobRecord = Record::decode(&job)?;
         if record.status.is_terminal() && prepared.observed.is_none() {
@@ -458,6 +462,10 @@ impl<S: Store> ToolOutputs<S> {
         }
         // What is stored already needs no commit.
         if !batch.put.is_empty() {
+            usage.receipt_bytes = usage.receipt_bytes.saturating_add(receipt_bytes);
+            if usage.artifact_bytes.max(usage.receipt_bytes) > MAX_JOB_BYTES {
+                return Err(ToolOutputError::JobFull);
+            }
             usage.change_count = usage.change_count.saturating_add(1);
             batch.expect.push((keys.job(), Expectation::Value(job)));
             batch
@@ -491,9 +499,6 @@ impl<S: Store> ToolOutputs<S> {
             None => {
                 usage.artifact_bytes = usage.artifact_bytes.saturating_add(manifest.byte_count);
                 usage.artifact_count = usage.artifact_count.saturating_add(1);
-                if usage.artifact_bytes > MAX_JOB_BYTES {
-                    return Err(ToolOutputError::JobFull);
-                }
                 let sealed = blob::encode_manifest(manifest);
                 batch.put.push((place.manifest, sealed));
             }

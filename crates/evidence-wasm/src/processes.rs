@@ -39,7 +39,7 @@ export interface ProcessRequest {
   signal: AbortSignal;
 }
 
-/** A piece of what a process does: what it wrote, or its end. */
+/** A piece of what a process does: what it wrote, or its end. One without any of these is refused. */
 export interface ProcessEvent {
   /** What it wrote to its standard output. */
   stdout?: string | Uint8Array;
@@ -51,7 +51,7 @@ export interface ProcessEvent {
 
 /**
  * Starts a program, and answers with what it does, in order. Where that ends without an exit code, the
- * code is 0. What it throws ends the process without a code; the message becomes the last line of its
+ * code is 0; a generator may also return its last event. What it throws ends the process without a code; the message becomes the last line of its
  * standard error, where that has room. What the function itself throws is told to the model: nothing was
  * started. A promise that has not settled after two seconds counts as a program that runs, and what it
  * throws then as what the program throws.
@@ -249,18 +249,27 @@ async fn stopped(process: &LiveProcess, controller: &AbortController) {
 
 /// Takes what an iterator answered; its end, if it is the end.
 fn take(answer: &Argument, process: &LiveProcess) -> Result<Option<Exit>> {
-    if answer.field("done")?.value().is_truthy() {
+    let is_done = answer.field("done")?.value().is_truthy();
+    let event = answer.field("value")?;
+    if is_done && event.value().is_undefined() {
         return Ok(Some(Exit::Code(0)));
     }
-    let event = answer.field("value")?;
+    let code = event.field("exitCode")?.optional();
+    // What is spelt otherwise must not look like a program that wrote nothing and succeeded.
+    let mut is_event = code.is_some();
     for (name, stream) in [("stdout", Stream::Stdout), ("stderr", Stream::Stderr)] {
         if let Some(written) = event.field(name)?.optional() {
+            is_event = true;
             process.write(stream, &written.bytes()?);
         }
     }
-    let code = event.field("exitCode")?.optional();
-    code.map(|code| Ok(code.exit_code()?.map_or(Exit::Unknown, Exit::Code)))
-        .transpose()
+    if !is_event {
+        return Err(event.is_not("an object with stdout, stderr or exitCode"));
+    }
+    let Some(code) = code else {
+        return Ok(is_done.then_some(Exit::Code(0)));
+    };
+    Ok(Some(code.exit_code()?.map_or(Exit::Unknown, Exit::Code)))
 }
 
 /// A name that no other host has.
@@ -305,10 +314,17 @@ impl ToolOutput {
     }
 
     /// Ends the processes that run, stores what they wrote, and lets no more be started.
+    ///
+    /// Rejects where the store takes no more; what was captured is kept then, and stored by the next call.
     #[wasm_bindgen(js_name = closeProcesses)]
     pub async fn close_processes(&self) -> Result<()> {
-        if let Some(processes) = self.set_processes(None) {
-            processes.close().await?;
+        let Some(processes) = self.processes() else {
+            return Ok(());
+        };
+        processes.close().await?;
+        // Somebody may have opened others meanwhile.
+        if self.processes().is_some_and(|open| open.is(&processes)) {
+            self.set_processes(None);
         }
         Ok(())
     }

@@ -262,6 +262,7 @@ fn one_conflict_is_tried_again_or_told_and_endless_ones_are_an_error() {
             "tool-output.set-status",
             "tool-output.record",
             "tool-output.delete-job",
+            "retention.sweep",
         ]
     );
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use evidence_core::range::{RangeRefusal, enclosing_range};
 use leptos::prelude::*;
 
+use super::exact_text::tab_stop;
 use crate::artifacts::Artifact;
 use crate::state::Playground;
 use crate::text::{counted, grouped, range};
@@ -143,7 +144,12 @@ pub fn ByteView(
 fn text_view(text: &str) -> impl IntoView + use<> {
     let shown = text.floor_char_boundary(MAX_TEXT_BYTES);
     view! {
-        <pre class="exact bytes" role="region" aria-label="Selected bytes as text">
+        <pre
+            class="exact bytes"
+            role="region"
+            aria-label="Selected bytes as text"
+            tabindex=tab_stop(&text[..shown])
+        >
             {text[..shown].to_owned()}
         </pre>
         {rest(text.len(), shown)}
@@ -153,8 +159,14 @@ fn text_view(text: &str) -> impl IntoView + use<> {
 fn hex_view(artifact: &Artifact, selected: Range<usize>) -> impl IntoView + use<> {
     let bytes = artifact.bytes.get(selected.clone()).unwrap_or_default();
     let shown = bytes.len().min(MAX_HEX_BYTES);
+    // Its lines are not broken: it scrolls sideways where it is narrow.
     view! {
-        <pre class="exact bytes hex" role="region" aria-label="Selected bytes as hexadecimal digits">
+        <pre
+            class="exact bytes hex"
+            role="region"
+            aria-label="Selected bytes as hexadecimal digits"
+            tabindex="0"
+        >
             {hex_dump(&bytes[..shown], selected.start)}
         </pre>
         {rest(bytes.len(), shown)}

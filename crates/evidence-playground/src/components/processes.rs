@@ -186,11 +186,11 @@ fn StreamView(process: Memo<Option<Watched>>, stream: Stream, id: ProcessId) -> 
         })
     };
     let cursor = move || match seen.get().last() {
-        None => "the model has seen nothing of it".to_owned(),
+        None => "no poll holds any of it".to_owned(),
         Some([_, end]) => {
             let seen = counted(position(distinct(&seen.get())), "byte");
             format!(
-                "the model has seen {seen}, at last up to {}",
+                "polls hold {seen}, at last up to {}",
                 grouped(position(*end))
             )
         }
@@ -207,7 +207,7 @@ fn StreamView(process: Memo<Option<Watched>>, stream: Stream, id: ProcessId) -> 
                 viewBox=format!("0 0 {WIDTH} 10")
                 preserveAspectRatio="none"
                 role="img"
-                aria-label=format!("What the model has seen of {name}")
+                aria-label=format!("What polls hold of {name}")
             >
                 {move || marks(facts.get().as_ref(), &seen.get())}
             </svg>

@@ -43,6 +43,11 @@ pub fn StepEntry(
         Evidence::Streams(_) | Evidence::Inline | Evidence::Refused | Evidence::Final => None,
     };
     let labelled_by = heading.clone();
+    let of_step = |what: &str| format!("{what} in step {}", step.number);
+    let (said, saw) = (
+        of_step("What the model said"),
+        of_step("What the model saw"),
+    );
     view! {
         <li class="step" data-kind=kind aria-labelledby=labelled_by>
             <h3 class="step-head" id=heading>
@@ -65,13 +70,13 @@ pub fn StepEntry(
                 </div>
             </dl>
             <h4>"The model said"</h4>
-            <ExactText label="What the model said" text=step.reply />
+            <ExactText label=said text=step.reply />
             {step
                 .result
                 .map(|text| {
                     view! {
                         <h4>"It saw"</h4>
-                        <ExactText label="What the model saw" text />
+                        <ExactText label=saw text />
                     }
                 })}
             {look

@@ -29,8 +29,10 @@ pub fn Timeline() -> impl IntoView {
                             </summary>
                             {opening
                                 .into_iter()
-                                .map(|text| {
-                                    view! { <ExactText label="What the model reads first" text /> }
+                                .zip(1..)
+                                .map(|(text, number)| {
+                                    let label = format!("What the model reads first, part {number}");
+                                    view! { <ExactText label text /> }
                                 })
                                 .collect_view()}
                         </details>

@@ -429,7 +429,7 @@ impl<S: Store> ToolOutputs<S> {
     }
 
     /// Records what a call observed of a process, before it is shown. The first observation under an id
-    /// is the one that every delivery of the call is answered.
+    /// is the one that every delivery of the call is answered. A call without an id has no other delivery.
     ///
     /// # Errors
     ///
@@ -438,7 +438,7 @@ impl<S: Store> ToolOutputs<S> {
         &self,
         session: &SessionId,
         job: &JobId,
-        call: &ToolCallId,
+        call: Option<&ToolCallId>,
         request: Sha256Digest,
         (process_id, launch): (&ProcessId, &Launch),
         observation: Observation,
@@ -465,7 +465,7 @@ impl<S: Store> ToolOutputs<S> {
             let record: ProcessRecord = Record::decode(&stored)?;
             record.expect_launch(launch)?;
             prepared.observed = Some((key, stored));
-            match self.try_record(&keys, Some(call), &prepared).await {
+            match self.try_record(&keys, call, &prepared).await {
                 Err(ToolOutputError::Store(StoreError::Conflict)) => {}
                 outcome => return outcome,
             }

@@ -193,10 +193,11 @@ fn one_serialized_result_is_at_most_16_mib() {
     assert_eq!(whole.unwrap(), exact.serialize());
 }
 
-/// Sets the job's counters as if it held `artifact_bytes`.
-fn fill_to(outputs: &ToolOutputs<MemoryStore>, artifact_bytes: u64) {
+/// Sets the job's counters as if it held so much.
+fn fill_to(outputs: &ToolOutputs<MemoryStore>, artifact_bytes: u64, receipt_bytes: u64) {
     let usage = JobUsage {
         artifact_bytes,
+        receipt_bytes,
         process_count: 0,
         artifact_count: 9,
         change_count: 9,
@@ -208,7 +209,7 @@ fn fill_to(outputs: &ToolOutputs<MemoryStore>, artifact_bytes: u64) {
 #[test]
 fn a_job_holds_at_most_128_mib_and_what_is_over_it_is_refused_not_dropped() {
     let outputs = with_job(MemoryStore::new());
-    fill_to(&outputs, MAX_JOB_BYTES - 40_000);
+    fill_to(&outputs, MAX_JOB_BYTES - 40_000, 0);
     let before = keys(outputs.store(), "");
     assert_eq!(
         record(&outputs, &result_of(40_001, 0)),
@@ -223,6 +224,32 @@ fn a_job_holds_at_most_128_mib_and_what_is_over_it_is_refused_not_dropped() {
         record(&outputs, &result_of(16_385, 1)),
         Err(ToolOutputError::JobFull)
     );
+}
+
+#[test]
+fn the_recorded_answers_of_a_job_have_128_mib_too() {
+    let outputs = with_job(MemoryStore::new());
+    let record_as = |id: &str, size| {
+        let id = call(id);
+        let result = result_of(size, 0);
+        block_on(outputs.record(&session("s"), &job("j"), Some(&id), result, None))
+    };
+    let first = record_as("first", 400).unwrap();
+    let [key] = &keys(outputs.store(), "tool-output/s/j/call/")[..] else {
+        panic!("one answer is recorded");
+    };
+    let stored = value(outputs.store(), key).unwrap();
+    let (_, usage) = block_on(outputs.job(&session("s"), &job("j"))).unwrap();
+    assert_eq!(usage.receipt_bytes, stored.len() as u64);
+    fill_to(&outputs, 0, MAX_JOB_BYTES - usage.receipt_bytes);
+    let before = keys(outputs.store(), "");
+    assert_eq!(record_as("longer", 401), Err(ToolOutputError::JobFull));
+    assert_eq!(keys(outputs.store(), ""), before);
+    record_as("other", 400).unwrap();
+    assert_eq!(record_as("third", 400), Err(ToolOutputError::JobFull));
+    // What needs no room is still answered.
+    assert_eq!(record_as("first", 400).unwrap(), first);
+    record(&outputs, &result_of(400, 0)).unwrap();
 }
 
 #[test]

@@ -70,7 +70,7 @@ fn observe(
         request_digest(POLL_TOOL, &arguments),
     );
     let of = (&arguments.process_id, &launch("host-1"));
-    let recorded = outputs.record_observation(&s, &j, &id, request, of, observation);
+    let recorded = outputs.record_observation(&s, &j, Some(&id), request, of, observation);
     Ok(block_on(recorded)?.result)
 }
 
@@ -217,7 +217,7 @@ fn a_plain_observation_is_bounded_and_keeps_its_first_answer() {
         block_on(outputs.record_observation(
             &session("s"),
             &job("j"),
-            &call("p"),
+            Some(&call("p")),
             poll,
             (&process("process-1"), &launch("host-1")),
             observation,
@@ -228,6 +228,37 @@ fn a_plain_observation_is_bounded_and_keeps_its_first_answer() {
     assert!(first.reference.is_some());
     assert_eq!(observe(50_000).unwrap(), first);
     assert_consistent(outputs.store(), "s", "j");
+}
+
+#[test]
+fn an_observation_without_an_id_is_bounded_and_leaves_no_receipt() {
+    let outputs = with_job(MemoryStore::new());
+    begin(&outputs, "c1").unwrap();
+    let observe = |size, at: &Launch| {
+        block_on(outputs.record_observation(
+            &session("s"),
+            &job("j"),
+            None,
+            request("poll"),
+            (&process("process-1"), at),
+            Observation::Plain(result_of(size, size)),
+        ))
+    };
+    let before = keys(outputs.store(), "");
+    observe(400, &launch("host-1")).unwrap();
+    assert_eq!(keys(outputs.store(), ""), before);
+    assert!(
+        observe(40_000, &launch("host-1"))
+            .unwrap()
+            .reference
+            .is_some()
+    );
+    assert_eq!(keys(outputs.store(), "tool-output/s/j/call/").len(), 1);
+    assert_consistent(outputs.store(), "s", "j");
+    assert_eq!(
+        observe(400, &launch("host-2")),
+        Err(ToolOutputError::Unavailable)
+    );
 }
 
 #[test]

@@ -141,7 +141,7 @@ fn a_sweep_leaves_what_was_added_while_it_looked() {
         let observation = crate::tool_output::processes::Observation::Cursor("seen".to_owned());
         let (s, j, p) = (session("s"), job("j"), call("p"));
         let of = (&process("process-1"), &launch("host-1"));
-        let observed = outputs.record_observation(&s, &j, &p, request("p"), of, observation);
+        let observed = outputs.record_observation(&s, &j, Some(&p), request("p"), of, observation);
         block_on(observed).unwrap();
     });
     let swept = block_on(ToolOutputs::new(racing).sweep(WEEK, None)).unwrap();
