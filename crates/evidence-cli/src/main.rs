@@ -6,6 +6,7 @@ mod run;
 mod serve;
 mod sweep;
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -69,4 +70,9 @@ fn allowed_commands(texts: &[String]) -> anyhow::Result<Vec<Vec<String>>> {
         Ok(argv)
     };
     texts.iter().map(argv).collect()
+}
+
+/// What went wrong with a workspace.
+fn cannot_open_workspace(workspace: &Path) -> String {
+    format!("cannot open the workspace {}", workspace.display())
 }

@@ -1,10 +1,10 @@
 //! `bounded-evidence run`.
 
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use clap::Args;
 use evidence_agent::workspace::{DirectoryTree, HostCommands, ToolWorkspace, Unattended};
 use evidence_agent::{
@@ -17,7 +17,7 @@ use futures_executor::block_on;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{allowed_commands, unique_name};
+use crate::{allowed_commands, cannot_open_workspace, unique_name};
 
 /// What to run.
 #[derive(Args)]
@@ -90,6 +90,17 @@ fn run_scope() -> anyhow::Result<Scope> {
     Ok(unique_name("run").parse()?)
 }
 
+/// Where `path` really is, also when it, or what it lies in, is not there yet.
+fn real_path(path: &Path) -> anyhow::Result<PathBuf> {
+    let absolute =
+        std::path::absolute(path).with_context(|| format!("cannot use {}", path.display()))?;
+    let found = absolute.ancestors().find_map(|there| {
+        let missing = absolute.strip_prefix(there).ok()?;
+        Some(there.canonicalize().ok()?.join(missing))
+    });
+    Ok(found.unwrap_or(absolute))
+}
+
 /// Runs the loop and prints its events. Exits with 1 when the run does not complete.
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let limits = EvidenceLimits::new(
@@ -107,12 +118,15 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let script = std::fs::read_to_string(&arguments.script)
         .with_context(|| format!("cannot read the script {}", arguments.script.display()))?;
     let replies = script_replies(&script).map(|(_, reply)| reply);
-    let tree = DirectoryTree::open(&arguments.workspace).with_context(|| {
-        format!(
-            "cannot open the workspace {}",
+    let tree = DirectoryTree::open(&arguments.workspace)
+        .with_context(|| cannot_open_workspace(&arguments.workspace))?;
+    if real_path(&arguments.artifacts)?.starts_with(tree.root()) {
+        bail!(
+            "{} is inside of the workspace, where the agent's tools would list and read it; keep the artifacts outside of {}",
+            arguments.artifacts.display(),
             arguments.workspace.display()
-        )
-    })?;
+        );
+    }
     let commands = HostCommands::new(tree.root());
     let tools = ToolWorkspace::with(tree, policy(arguments)?, commands, Unattended);
 

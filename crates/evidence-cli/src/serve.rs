@@ -16,6 +16,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use clap::Args;
 use evidence_agent::process::{AllowList, ChildProcesses, ProcessHost};
+use evidence_agent::workspace::DirectoryTree;
 use evidence_store::{DirectoryStore, ToolOutputs};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -29,7 +30,7 @@ use tracing::info;
 use self::service::{Service, now_ms};
 use self::sessions::Sessions;
 use self::sweeper::Sweeper;
-use crate::{allowed_commands, unique_name};
+use crate::{allowed_commands, cannot_open_workspace, unique_name};
 
 /// The most bytes of a request line and headers.
 const MAX_HEADER_BYTES: usize = 64 * 1024;
@@ -93,6 +94,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 
 async fn serve(arguments: &Arguments) -> anyhow::Result<()> {
     let sessions = Sessions::open(&arguments.sessions)?;
+    if let Some(workspace) = &arguments.workspace {
+        // Without it every process would fail, and nobody would say why before.
+        DirectoryTree::open(workspace).with_context(|| cannot_open_workspace(workspace))?;
+    }
     let store = DirectoryStore::open(&arguments.data)
         .await
         .with_context(|| format!("cannot use {}", arguments.data.display()))?;

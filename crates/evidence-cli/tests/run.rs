@@ -59,3 +59,27 @@ fn lines_and_find_are_answered_where_they_are_asked_for() {
         assert_eq!(result, "error: artifact range path is malformed");
     }
 }
+
+#[test]
+fn artifacts_inside_of_the_workspace_are_refused_before_anything_is_written() {
+    let root = tempfile::tempdir().unwrap();
+    std::fs::create_dir(root.path().join("files")).unwrap();
+    std::fs::write(root.path().join("script.jsonl"), "{\"final\":\"x\"}\n").unwrap();
+    std::os::unix::fs::symlink("files", root.path().join("link")).unwrap();
+    for artifacts in ["files", "files/kept", "files/not/there", "link/kept"] {
+        let output = Command::new(env!("CARGO_BIN_EXE_bounded-evidence"))
+            .args(["run", "--task", "x", "--workspace", "files"])
+            .args(["--artifacts", artifacts, "--script", "script.jsonl"])
+            .current_dir(root.path())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{artifacts}: {said}");
+        assert!(
+            said.contains(&format!("{artifacts} is inside of the workspace")),
+            "{said}"
+        );
+        let written = std::fs::read_dir(root.path().join("files")).unwrap();
+        assert_eq!(written.count(), 0, "{artifacts}");
+    }
+}

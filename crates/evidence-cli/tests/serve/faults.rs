@@ -302,3 +302,21 @@ fn a_server_that_is_told_to_stop_finishes_what_it_has_begun() {
     assert_eq!(response.status, 200);
     assert!(response.body.contains("begun"));
 }
+
+#[test]
+fn a_workspace_that_is_not_there_is_said_before_the_server_listens() {
+    let root = tempfile::tempdir().unwrap();
+    std::fs::write(root.path().join("sessions.json"), "{}").unwrap();
+    // Where it listens all the same it would never end by itself.
+    let output = std::process::Command::new("timeout")
+        .args(["20", env!("CARGO_BIN_EXE_bounded-evidence"), "serve"])
+        .args(["--data", "data", "--sessions", "sessions.json"])
+        .args(["--listen", "127.0.0.1:0", "--workspace", "missing"])
+        .current_dir(root.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("cannot open the workspace missing"), "{said}");
+    assert_eq!(output.stdout, b"");
+}
