@@ -340,8 +340,7 @@ impl ToolOutput {
     pub async fn call_process_tool(
         &self,
         #[wasm_bindgen(unchecked_param_type = "string")] job: JsValue,
-        #[wasm_bindgen(unchecked_param_type = "\"exec_start\" | \"exec_poll\" | \"exec_stop\"")]
-        tool: JsValue,
+        #[wasm_bindgen(unchecked_param_type = "string")] tool: JsValue,
         #[wasm_bindgen(js_name = argumentsJson, unchecked_param_type = "string")]
         arguments: JsValue,
         #[wasm_bindgen(unchecked_optional_param_type = "{ toolCallId?: string }")] options: JsValue,
