@@ -1,0 +1,127 @@
+//! How fast a loaded model is.
+
+use std::fmt;
+use std::time::Duration;
+
+use web_time::Instant;
+
+use crate::model::{GenerateError, Model, Options, Step};
+use crate::sampling::Sampling;
+
+/// What a run measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Measurement {
+    /// Tokens of the prompt.
+    pub prompt_tokens: usize,
+    /// How long the prompt took, up to where the first token could be chosen.
+    pub prefill: Duration,
+    /// Tokens that were decoded after the first.
+    pub decoded_tokens: usize,
+    /// How long they took.
+    pub decode: Duration,
+    /// Bytes of weights that each of them read.
+    pub weight_bytes_per_token: u64,
+    /// Bytes that left the device for each of them.
+    pub read_back_bytes_per_token: u64,
+}
+
+impl Measurement {
+    /// Prompt tokens a second.
+    pub fn prefill_rate(&self) -> f64 {
+        rate(self.prompt_tokens, self.prefill)
+    }
+
+    /// Decoded tokens a second.
+    pub fn decode_rate(&self) -> f64 {
+        rate(self.decoded_tokens, self.decode)
+    }
+
+    /// Bytes of weights read a second while decoding.
+    pub fn weight_bandwidth(&self) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
+        let bytes = self.weight_bytes_per_token as f64;
+        bytes * self.decode_rate()
+    }
+}
+
+fn rate(count: usize, time: Duration) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
+    let count = count as f64;
+    count / time.as_secs_f64()
+}
+
+impl fmt::Display for Measurement {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            formatter,
+            "prefill: {:.1} tokens/s ({} tokens)",
+            self.prefill_rate(),
+            self.prompt_tokens
+        )?;
+        writeln!(
+            formatter,
+            "decode: {:.1} tokens/s ({} tokens), {:.2} GB/s of weights, {} bytes read back a token",
+            self.decode_rate(),
+            self.decoded_tokens,
+            self.weight_bandwidth() / 1e9,
+            self.read_back_bytes_per_token,
+        )
+    }
+}
+
+/// Reads a prompt of this many tokens and decodes as many greedily. Kernels are
+/// compiled by a first short run that does not count.
+///
+/// # Errors
+///
+/// When the tokens do not fit the context, or the device fails.
+pub async fn measure(
+    model: &mut Model,
+    prompt_tokens: usize,
+    decode_tokens: usize,
+) -> Result<Measurement, GenerateError> {
+    let vocabulary = model.info().config.vocab_size;
+    // Any tokens do: the time does not depend on which.
+    let prompt: Vec<u32> = (0..prompt_tokens)
+        .map(|index| u32::try_from((index * 7919 + 1) % vocabulary).unwrap_or_default())
+        .collect();
+    run(model, &prompt, 2).await?;
+    model.reset();
+    let (prefill, decoded_tokens, decode) = run(model, &prompt, decode_tokens + 1).await?;
+    Ok(Measurement {
+        prompt_tokens,
+        prefill,
+        decoded_tokens,
+        decode,
+        weight_bytes_per_token: model.info().weight_bytes_per_token,
+        read_back_bytes_per_token: model.read_back_bytes(&Sampling::GREEDY),
+    })
+}
+
+async fn run(
+    model: &mut Model,
+    prompt: &[u32],
+    max_tokens: usize,
+) -> Result<(Duration, usize, Duration), GenerateError> {
+    let options = Options { max_tokens, ..Options::default() };
+    let mut generation = model.continue_tokens(prompt, &options)?.through_stop_tokens();
+    let start = Instant::now();
+    let mut first_token: Option<Instant> = None;
+    let mut last_token = start;
+    let mut decoded = 0;
+    loop {
+        match generation.step().await? {
+            Step::Prefill { .. } => {}
+            Step::Token { .. } => {
+                last_token = Instant::now();
+                match first_token {
+                    None => first_token = Some(last_token),
+                    Some(_) => decoded += 1,
+                }
+            }
+            Step::Done { .. } => break,
+        }
+    }
+    let first_token = first_token.unwrap_or(last_token);
+    Ok((first_token - start, decoded, last_token - first_token))
+}

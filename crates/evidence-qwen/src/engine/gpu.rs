@@ -1,0 +1,506 @@
+//! The decoder's operations on Burn's wgpu backend: WebGPU in a browser,
+//! Vulkan, Metal or Direct3D natively.
+
+use burn::backend::wgpu::{
+    CubeTensor, MemoryConfiguration, RuntimeOptions, WgpuSetup, try_init_device, wgpu,
+};
+use burn::backend::{DType, TensorMetadata};
+use burn::cubecl;
+use burn::cubecl::client::Client;
+use burn::cubecl::ir::{ElemType, UIntKind, metadata::Info};
+use burn::cubecl::prelude::{
+    AddressType, CubeDim, ExecutionMode, KernelDefinition, KernelId, KernelMetadata,
+    KernelSettings, Scope,
+};
+use burn::cubecl::server::{KernelArguments, MetadataBindingInfo};
+use burn::cubecl::{CubeCount, CubeKernel, PrecompiledSource};
+use burn::tensor::Shape;
+
+use super::wgsl::{
+    self, Kernel, MatvecVariant, NO_TOKEN, NOT_A_NUMBER, Product, REDUCTION_THREADS, TileVariant,
+};
+use super::{Candidate, DeviceError, Engine, HeadNorms, Heads, LayerCache, Matrix, Projection};
+
+/// What an adapter is and what it can do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AdapterInfo {
+    /// The adapter's name, as far as the browser or driver tells.
+    pub name: String,
+    /// The graphics API behind it.
+    pub api: String,
+    /// Whether it is an adapter that computes on the CPU.
+    pub is_software: bool,
+    /// Whether kernels may compute in half precision.
+    pub has_f16: bool,
+    /// Whether the threads of a subgroup can exchange values.
+    pub has_subgroups: bool,
+    /// The fewest threads of a subgroup.
+    pub min_subgroup_size: u32,
+    /// Bytes of the largest buffer that a kernel can read.
+    pub max_buffer_bytes: u64,
+}
+
+/// A GPU, or what stands for one, with Burn's runtime on it.
+#[derive(Clone)]
+pub struct Gpu {
+    client: Client,
+    device: cubecl::Device,
+    info: AdapterInfo,
+    plan: Plan,
+}
+
+impl std::fmt::Debug for Gpu {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Gpu").field("info", &self.info).finish_non_exhaustive()
+    }
+}
+
+impl Gpu {
+    /// Asks for the most powerful adapter and a device on it.
+    ///
+    /// # Errors
+    ///
+    /// When there is no WebGPU, no adapter, or the adapter gives no device.
+    pub async fn connect() -> Result<Self, DeviceError> {
+        let failed = |error: &dyn std::fmt::Display| DeviceError::NoAdapter(error.to_string());
+        let instance =
+            wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle());
+        let adapter = instance
+            .request_adapter(&wgpu::RequestAdapterOptions {
+                power_preference: wgpu::PowerPreference::HighPerformance,
+                ..Default::default()
+            })
+            .await
+            .map_err(|error| failed(&error))?;
+        let wanted = wgpu::Features::SUBGROUP | wgpu::Features::SHADER_F16;
+        let features = adapter.features() & wanted;
+        let limits = adapter.limits();
+        let (device, queue) = adapter
+            .request_device(&wgpu::DeviceDescriptor {
+                required_features: features,
+                required_limits: limits.clone(),
+                memory_hints: wgpu::MemoryHints::MemoryUsage,
+                ..Default::default()
+            })
+            .await
+            .map_err(|error| failed(&error))?;
+        let adapter_info = adapter.get_info();
+        let info = AdapterInfo {
+            name: adapter_info.name.clone(),
+            api: adapter_info.backend.to_string(),
+            is_software: adapter_info.device_type == wgpu::DeviceType::Cpu,
+            has_f16: features.contains(wgpu::Features::SHADER_F16),
+            has_subgroups: features.contains(wgpu::Features::SUBGROUP),
+            min_subgroup_size: adapter_info.subgroup_min_size,
+            max_buffer_bytes: u64::from(limits.max_storage_buffer_binding_size)
+                .min(limits.max_buffer_size),
+        };
+        let options = RuntimeOptions {
+            // A buffer that is read and one that is written must not share a
+            // page: WebGPU knows whole buffers only.
+            memory_config: MemoryConfiguration::ExclusivePages,
+            ..RuntimeOptions::try_default().map_err(|error| failed(&error))?
+        };
+        let backend = adapter_info.backend;
+        let setup = WgpuSetup { instance, adapter, device, queue, backend };
+        let device = try_init_device(setup, options).map_err(|error| failed(&error))?;
+        let device = cubecl::Device::Wgpu(device);
+        let client = device.client();
+        let plan = Plan::guess(&info);
+        Ok(Self { client, device, info, plan })
+    }
+
+    /// The adapter.
+    pub fn info(&self) -> &AdapterInfo {
+        &self.info
+    }
+
+    fn empty(&self, length: usize, dtype: DType) -> CubeTensor {
+        // An empty buffer cannot be bound.
+        let handle = self.client.empty(length.max(4) * dtype.size());
+        let shape = Shape::new([length]);
+        CubeTensor::new_contiguous(self.client.clone(), self.device.clone(), shape, handle, dtype)
+    }
+
+    fn upload<T: bytemuck::Pod>(&self, values: &[T], dtype: DType) -> CubeTensor {
+        let handle = self.client.create_from_slice(bytemuck::cast_slice(values));
+        let shape = Shape::new([values.len()]);
+        CubeTensor::new_contiguous(self.client.clone(), self.device.clone(), shape, handle, dtype)
+    }
+
+    fn launch(&self, kernel: Kernel, count: (u32, u32), buffers: &[&CubeTensor], params: [u32; 4]) {
+        let mut arguments = KernelArguments::new();
+        for buffer in buffers {
+            arguments = arguments.with_buffer(buffer.handle.clone().binding());
+        }
+        let [a, b, c, d] = params.map(u64::from);
+        arguments =
+            arguments.with_info(MetadataBindingInfo::custom(vec![a | b << 32, c | d << 32]));
+        let count = CubeCount::Static(count.0, count.1, 1);
+        self.client.launch(Box::new(kernel), count, arguments);
+    }
+}
+
+impl KernelMetadata for Kernel {
+    fn id(&self) -> KernelId {
+        KernelId::new::<Self>().info(self.clone()).mode(ExecutionMode::Unchecked)
+    }
+
+    fn address_type(&self) -> ElemType {
+        UIntKind::U32.into()
+    }
+}
+
+impl CubeKernel for Kernel {
+    fn define(&self) -> KernelDefinition {
+        let (x, y) = self.workgroup();
+        let settings = KernelSettings::new(
+            CubeDim::new_2d(x, y).0,
+            ExecutionMode::Unchecked,
+            AddressType::U32,
+        );
+        KernelDefinition { body: Scope::root(settings.clone()), settings, info: Info::default() }
+    }
+
+    fn source(&self) -> Option<PrecompiledSource> {
+        Some(PrecompiledSource {
+            source: Kernel::source(self),
+            entrypoint_name: "main".to_owned(),
+            lang: "wgsl",
+        })
+    }
+}
+
+/// Which variants of the products run on an adapter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Plan {
+    /// For few tokens.
+    pub(crate) matvec: MatvecVariant,
+    /// For many tokens.
+    pub(crate) tile: TileVariant,
+}
+
+/// Products with fewer tokens than this read the matrix once a token.
+const FEW_TOKENS: usize = 3;
+
+impl Plan {
+    /// A guess from what the adapter says about itself.
+    pub(crate) fn guess(info: &AdapterInfo) -> Self {
+        if info.is_software {
+            Self {
+                matvec: MatvecVariant { lanes: 1, rows: 2, threads: 32, subgroups: false },
+                tile: TileVariant::Registers { rows: 4, tokens: 4, threads: 32 },
+            }
+        } else {
+            Self {
+                matvec: MatvecVariant { lanes: 16, rows: 2, threads: 128, subgroups: false },
+                tile: TileVariant::Shared { side: 4 },
+            }
+        }
+    }
+
+    /// The variants that are worth a measurement on this adapter.
+    pub(crate) fn matvec_variants(info: &AdapterInfo) -> Vec<MatvecVariant> {
+        let variant =
+            |lanes, rows, threads| MatvecVariant { lanes, rows, threads, subgroups: false };
+        let mut variants = vec![
+            variant(1, 1, 32),
+            variant(1, 2, 32),
+            variant(1, 4, 32),
+            variant(8, 2, 64),
+            variant(16, 2, 128),
+            variant(32, 1, 128),
+            variant(32, 4, 128),
+        ];
+        if info.has_subgroups {
+            let lanes = info.min_subgroup_size.min(32);
+            variants.extend([1, 2, 4].map(|rows| MatvecVariant {
+                lanes,
+                rows,
+                threads: 128,
+                subgroups: true,
+            }));
+        }
+        variants
+    }
+
+    /// The variants that are worth a measurement.
+    pub(crate) fn tile_variants() -> Vec<TileVariant> {
+        let registers = |rows, tokens| TileVariant::Registers { rows, tokens, threads: 32 };
+        vec![
+            registers(4, 4),
+            registers(8, 4),
+            registers(4, 8),
+            registers(2, 8),
+            TileVariant::Shared { side: 2 },
+            TileVariant::Shared { side: 4 },
+        ]
+    }
+}
+
+/// A GPU with the variants that were chosen for it.
+#[derive(Debug, Clone)]
+pub(crate) struct GpuEngine {
+    gpu: Gpu,
+}
+
+/// Bytes of a candidate that leaves the device: its token and its logit.
+pub(crate) const CANDIDATE_BYTES: u64 = 8;
+
+/// Sizes fit in 32 bits: the config bounds them.
+#[expect(clippy::cast_possible_truncation, reason = "dimensions are below 2^24 and buffers below 2^32")]
+fn narrow(size: usize) -> u32 {
+    size as u32
+}
+
+impl GpuEngine {
+    pub(crate) fn new(gpu: Gpu) -> Self {
+        Self { gpu }
+    }
+
+    pub(crate) fn gpu(&self) -> &Gpu {
+        &self.gpu
+    }
+
+    fn multiply(
+        &self,
+        x: &CubeTensor,
+        tokens: usize,
+        projection: &Projection<'_, Self>,
+        out: &CubeTensor,
+        add: bool,
+    ) {
+        let stride = projection.rows();
+        let mut offset = 0;
+        for matrix in projection.parts {
+            let product = Product {
+                format: matrix.format,
+                rows: narrow(matrix.rows),
+                cols: narrow(matrix.cols),
+                stride: narrow(stride),
+                offset: narrow(offset),
+                bias: projection.bias.is_some(),
+                add,
+            };
+            let mut buffers = vec![x, &matrix.words];
+            buffers.extend(&matrix.groups);
+            buffers.extend(projection.bias);
+            buffers.push(out);
+            self.launch_product(product, tokens, &buffers);
+            offset += matrix.rows;
+        }
+    }
+
+    fn launch_product(&self, product: Product, tokens: usize, buffers: &[&CubeTensor]) {
+        let tokens = narrow(tokens);
+        let (kernel, count) = if (tokens as usize) < FEW_TOKENS {
+            let variant = self.gpu.plan.matvec;
+            let rows_per_group = variant.threads / variant.lanes * variant.rows;
+            let count = (product.rows.div_ceil(rows_per_group), tokens);
+            (Kernel::Matvec { product, variant }, count)
+        } else {
+            let variant = self.gpu.plan.tile;
+            let count = match variant {
+                TileVariant::Registers { rows, tokens: tile, threads } => {
+                    (product.rows.div_ceil(rows * threads), tokens.div_ceil(tile))
+                }
+                TileVariant::Shared { side } => {
+                    (product.rows.div_ceil(16 * side), tokens.div_ceil(16 * side))
+                }
+            };
+            (Kernel::Tile { product, variant }, count)
+        };
+        self.gpu.launch(kernel, count, buffers, [tokens, 0, 0, 0]);
+    }
+}
+
+impl Engine for GpuEngine {
+    type Floats = CubeTensor;
+    type Words = CubeTensor;
+
+    fn floats(&self, values: Vec<f32>) -> CubeTensor {
+        self.gpu.upload(&values, DType::F32)
+    }
+
+    fn words(&self, values: Vec<u32>) -> CubeTensor {
+        self.gpu.upload(&values, DType::U32)
+    }
+
+    fn zeros(&self, length: usize) -> CubeTensor {
+        // WebGPU clears a buffer before its first use; nobody reads before
+        // writing, so a buffer of the pool will do as well.
+        self.gpu.empty(length, DType::F32)
+    }
+
+    fn max_buffer_bytes(&self) -> Option<u64> {
+        Some(self.gpu.info.max_buffer_bytes)
+    }
+
+    fn grown(&self, floats: &CubeTensor, length: usize) -> CubeTensor {
+        let grown = self.gpu.empty(length, DType::F32);
+        let vectors = narrow(floats.shape().num_elements() / 4);
+        if vectors > 0 {
+            let count = (vectors.div_ceil(REDUCTION_THREADS).min(1024), 1);
+            self.gpu.launch(Kernel::Copy, count, &[floats, &grown], [vectors, 0, 0, 0]);
+        }
+        grown
+    }
+
+    fn embed(&self, table: &Matrix<CubeTensor>, tokens: &[u32]) -> CubeTensor {
+        let out = self.gpu.empty(tokens.len() * table.cols, DType::F32);
+        let ids = self.gpu.upload(tokens, DType::U32);
+        let mut buffers = vec![&ids, &table.words];
+        buffers.extend(&table.groups);
+        buffers.push(&out);
+        let cols = narrow(table.cols);
+        let kernel = Kernel::Embed { format: table.format, cols };
+        let blocks = cols / wgsl::block_cols(table.format);
+        let count = (blocks.div_ceil(REDUCTION_THREADS), narrow(tokens.len()));
+        self.gpu.launch(kernel, count, &buffers, [0; 4]);
+        out
+    }
+
+    fn rms_norm(
+        &self,
+        x: &CubeTensor,
+        (first, count): (usize, usize),
+        weight: &CubeTensor,
+        width: usize,
+        eps: f32,
+    ) -> CubeTensor {
+        let out = self.gpu.empty(count * width, DType::F32);
+        let kernel = Kernel::RmsNorm { width: narrow(width), eps_bits: eps.to_bits() };
+        let params = [narrow(first), 0, 0, 0];
+        self.gpu.launch(kernel, (narrow(count), 1), &[x, weight, &out], params);
+        out
+    }
+
+    fn project(
+        &self,
+        x: &CubeTensor,
+        tokens: usize,
+        projection: &Projection<'_, Self>,
+    ) -> CubeTensor {
+        let out = self.gpu.empty(tokens * projection.rows(), DType::F32);
+        self.multiply(x, tokens, projection, &out, false);
+        out
+    }
+
+    fn project_onto(
+        &self,
+        x: &CubeTensor,
+        tokens: usize,
+        projection: &Projection<'_, Self>,
+        residual: &mut CubeTensor,
+    ) {
+        self.multiply(x, tokens, projection, residual, true);
+    }
+
+    fn rotate(
+        &self,
+        fused: &mut CubeTensor,
+        tokens: usize,
+        position: usize,
+        heads: Heads,
+        norms: Option<&HeadNorms<CubeTensor>>,
+        rotations: &CubeTensor,
+        cache: &mut LayerCache<CubeTensor>,
+    ) {
+        let kernel =
+            Kernel::Rotate { heads, norm_eps_bits: norms.map(|norms| norms.eps.to_bits()) };
+        let mut buffers = vec![&*fused, rotations, &cache.keys, &cache.values];
+        if let Some(norms) = norms {
+            buffers.extend([&norms.query, &norms.key]);
+        }
+        let count = (narrow(heads.query + 2 * heads.key_value), narrow(tokens));
+        self.gpu.launch(kernel, count, &buffers, [0, narrow(position), 0, 0]);
+    }
+
+    fn attend(
+        &self,
+        fused: &CubeTensor,
+        tokens: usize,
+        position: usize,
+        heads: Heads,
+        cache: &LayerCache<CubeTensor>,
+    ) -> CubeTensor {
+        let out = self.gpu.empty(tokens * heads.query_size(), DType::F32);
+        let count = (narrow(heads.query), narrow(tokens));
+        let buffers = [fused, &cache.keys, &cache.values, &out];
+        self.gpu.launch(Kernel::Attend { heads }, count, &buffers, [0, narrow(position), 0, 0]);
+        out
+    }
+
+    fn gate(&self, gate_up: &CubeTensor, tokens: usize, width: usize) -> CubeTensor {
+        let out = self.gpu.empty(tokens * width, DType::F32);
+        let count = (narrow(width / 4).div_ceil(REDUCTION_THREADS), narrow(tokens));
+        self.gpu.launch(Kernel::Gate { width: narrow(width) }, count, &[gate_up, &out], [0; 4]);
+        out
+    }
+
+    fn penalize(&self, logits: &mut CubeTensor, tokens: &[u32], penalty: f32) {
+        if tokens.is_empty() {
+            return;
+        }
+        let ids = self.gpu.upload(tokens, DType::U32);
+        let count = (narrow(tokens.len()).div_ceil(REDUCTION_THREADS), 1);
+        let params = [narrow(tokens.len()), penalty.to_bits(), 0, 0];
+        self.gpu.launch(Kernel::Penalize, count, &[&ids, logits], params);
+    }
+
+    async fn candidates(
+        &self,
+        logits: &CubeTensor,
+        length: usize,
+        count: usize,
+        allowed: Option<&[u32]>,
+    ) -> Result<Vec<Candidate>, DeviceError> {
+        let (length, count) = (narrow(length), narrow(count));
+        let slice = 2048;
+        let slices = length.div_ceil(slice);
+        let lists = self.gpu.empty((2 * slices * count) as usize, DType::U32);
+        let best = self.gpu.empty(2 * count as usize, DType::U32);
+        let mask = allowed.map(|allowed| self.gpu.upload(allowed, DType::U32));
+        let mut buffers = vec![logits];
+        buffers.extend(&mask);
+        buffers.push(&lists);
+        let kernel = Kernel::TopOfSlice { count, slice, masked: mask.is_some() };
+        self.gpu.launch(kernel, (slices, 1), &buffers, [length, 0, 0, 0]);
+        let kernel = Kernel::TopOfSlices { count, slices };
+        self.gpu.launch(kernel, (1, 1), &[&lists, &best], [0; 4]);
+        let bytes = self.gpu.read(&best).await?;
+        let mut candidates = Vec::with_capacity(count as usize);
+        for entry in bytes.chunks_exact(8) {
+            let [token, bits] = bytemuck::pod_read_unaligned(entry);
+            match token {
+                NOT_A_NUMBER => return Err(DeviceError::NotANumber),
+                NO_TOKEN => break,
+                token => candidates.push(Candidate { token, logit: f32::from_bits(bits) }),
+            }
+        }
+        Ok(candidates)
+    }
+
+    async fn read(&self, floats: &CubeTensor) -> Result<Vec<f32>, DeviceError> {
+        let bytes = self.gpu.read(floats).await?;
+        Ok(bytes.chunks_exact(4).map(bytemuck::pod_read_unaligned).collect())
+    }
+
+    async fn finish(&self) -> Result<(), DeviceError> {
+        self.gpu.client.sync().await.map_err(|error| DeviceError::Failed(error.to_string()))
+    }
+}
+
+impl Gpu {
+    /// The only way back from the device.
+    async fn read(&self, tensor: &CubeTensor) -> Result<Vec<u8>, DeviceError> {
+        let byte_count = tensor.shape().num_elements() * tensor.dtype.size();
+        let read = self.client.read_async(vec![tensor.handle.clone()]);
+        let mut buffers =
+            read.await.map_err(|error| DeviceError::Failed(error.to_string()))?;
+        let mut bytes = buffers.pop().map(|bytes| bytes.to_vec()).unwrap_or_default();
+        // A buffer may be longer than what it holds.
+        bytes.truncate(byte_count);
+        Ok(bytes)
+    }
+}
