@@ -185,6 +185,15 @@ impl<'a, S: CheckpointSource> Checkpoint<'a, S> {
     }
 }
 
+/// Bytes of a checkpoint's weights, from the headers alone.
+///
+/// # Errors
+///
+/// When the weight files are missing or damaged.
+pub async fn weight_byte_count(source: &impl CheckpointSource) -> Result<u64, CheckpointError> {
+    Ok(Checkpoint::open(source).await?.byte_count())
+}
+
 fn shard_names(json: &str) -> Result<BTreeSet<String>, CheckpointError> {
     let index: Index =
         serde_json::from_str(json).map_err(|error| CheckpointError::Index(error.to_string()))?;

@@ -78,11 +78,6 @@ impl ActionSchema {
         Ok(Self { tools })
     }
 
-    /// Where a reply begins.
-    pub(crate) fn start(&self) -> State {
-        State::Open
-    }
-
     /// The state after a byte, `None` when the byte leaves the grammar.
     pub(crate) fn step(&self, state: State, byte: u8) -> Option<State> {
         match state {
@@ -201,7 +196,7 @@ impl ActionSchema {
 
     fn required(&self, tool: u8) -> u32 {
         let fields = self.tools[usize::from(tool)].fields.iter().enumerate();
-        fields.filter(|(_, field)| field.required).map(|(index, _)| 1 << index).sum()
+        fields.filter(|(_, field)| field.required).map(|(index, _)| 1_u32 << index).sum()
     }
 }
 
@@ -404,7 +399,7 @@ pub(crate) struct Constraint<'a> {
 
 impl<'a> Constraint<'a> {
     pub(crate) fn new(schema: &'a ActionSchema) -> Self {
-        Self { schema, state: schema.start() }
+        Self { schema, state: State::Open }
     }
 
     /// Whether the action is complete: nothing but a stop token may follow.

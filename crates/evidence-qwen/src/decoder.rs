@@ -266,6 +266,12 @@ impl<E: Engine> Decoder<E> {
         &self.engine
     }
 
+    /// The engine, and the matrix that most of the time goes into.
+    pub(crate) fn engine_and_largest(&mut self) -> Option<(&mut E, &Matrix<E::Words>)> {
+        let largest = self.layers.first()?.gate_up_proj.parts.first()?;
+        Some((&mut self.engine, largest))
+    }
+
     pub(crate) fn config(&self) -> &Config {
         &self.config
     }

@@ -16,7 +16,8 @@ pub mod source;
 pub mod tokenizer;
 
 pub use chat::{Message, Role};
+pub use checkpoint::weight_byte_count;
 pub use decoder::LoadError;
 pub use engine::DeviceError;
-pub use engine::gpu::{AdapterInfo, Gpu};
+pub use engine::gpu::{AdapterInfo, Gpu, Plan};
 pub use model::{Backend, Finish, GenerateError, Generation, Model, ModelInfo, Options, Step};

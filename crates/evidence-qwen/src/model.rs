@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::constraint::{ActionSchema, Constraint, TokenClasses};
 use crate::decoder::{Decoder, LoadError, PREFILL_BLOCK};
 use crate::engine::flex::FlexEngine;
-use crate::engine::gpu::{AdapterInfo, CANDIDATE_BYTES, Gpu, GpuEngine};
+use crate::engine::gpu::{AdapterInfo, CANDIDATE_BYTES, Gpu, GpuEngine, Plan};
 use crate::engine::{Candidate, DeviceError};
 use crate::sampling::{GenerationConfig, Random, Sampling, choose};
 use crate::source::{CheckpointSource, read_text};
@@ -222,9 +222,14 @@ impl Model {
             Backend::Flex => {
                 AnyDecoder::Flex(Decoder::load(FlexEngine, config, source, progress).await?)
             }
-            Backend::Wgpu(gpu) => AnyDecoder::Wgpu(
-                Decoder::load(GpuEngine::new(gpu.clone()), config, source, progress).await?,
-            ),
+            Backend::Wgpu(gpu) => {
+                let engine = GpuEngine::new(gpu.clone());
+                let mut decoder = Decoder::load(engine, config, source, progress).await?;
+                if let Some((engine, matrix)) = decoder.engine_and_largest() {
+                    engine.tune(matrix).await?;
+                }
+                AnyDecoder::Wgpu(decoder)
+            }
         };
         Ok(Self {
             decoder,
@@ -248,6 +253,15 @@ impl Model {
             weight_bytes_per_token: decoder.bytes_per_token(),
             context_tokens: decoder.seen().len(),
         })
+    }
+
+    /// The kernels that were chosen for this model on its adapter, to be
+    /// remembered for the next load. `None` on the CPU.
+    pub fn plan(&self) -> Option<Plan> {
+        match &self.decoder {
+            AnyDecoder::Flex(_) => None,
+            AnyDecoder::Wgpu(decoder) => Some(decoder.engine().gpu().plan()),
+        }
     }
 
     /// How the model's authors sample, if `generation_config.json` says so.
@@ -531,45 +545,42 @@ impl Generation<'_> {
     async fn choose(&mut self) -> Result<Option<u32>, GenerateError> {
         let sampling = self.options.sampling;
         self.penalize(sampling.repetition_penalty);
-        if let Some(constraint) = &self.constraint {
-            if constraint.is_complete() {
-                return Ok(None);
-            }
-            let token = self.choose_allowed(constraint, sampling).await?;
-            if let Some((constraint, tokenizer)) =
-                self.constraint.as_mut().zip(self.model.tokenizer.as_ref())
-            {
-                constraint.push(tokenizer.token_bytes().of(token));
-            }
-            return Ok(Some(token));
-        }
-        let candidates = self.candidates(sampling.candidate_count(), None).await?;
+        let candidates = match &self.constraint {
+            Some(constraint) if constraint.is_complete() => return Ok(None),
+            Some(constraint) => self.allowed_candidates(constraint, sampling).await?,
+            None => self.candidates(sampling.candidate_count(), None).await?,
+        };
         let token = choose(&candidates, &sampling, &mut self.random);
-        Ok(token.filter(|token| !self.stops || !self.model.stop_tokens.contains(token)))
+        let Some(constraint) = &mut self.constraint else {
+            return Ok(token.filter(|token| !self.stops || !self.model.stop_tokens.contains(token)));
+        };
+        let token = token.ok_or(GenerateError::NothingAllowed)?;
+        if let Some(tokenizer) = &self.model.tokenizer {
+            constraint.push(tokenizer.token_bytes().of(token));
+        }
+        Ok(Some(token))
     }
 
-    async fn choose_allowed(
+    async fn allowed_candidates(
         &self,
         constraint: &Constraint<'_>,
         sampling: Sampling,
-    ) -> Result<u32, GenerateError> {
+    ) -> Result<Vec<Candidate>, GenerateError> {
         let tokenizer = self.model.tokenizer.as_ref().ok_or(GenerateError::NoTokenizer)?;
         let tokens = tokenizer.token_bytes();
         let count = sampling.candidate_count();
         // Nearly always the likeliest token is allowed, and a greedy choice
         // needs no mask to find that out.
-        if count == 1
-            && let Some(first) = self.candidates(1, None).await?.first()
-            && constraint.allows(tokens.of(first.token))
-        {
-            return Ok(first.token);
+        if count == 1 {
+            let candidates = self.candidates(1, None).await?;
+            if candidates.iter().all(|first| constraint.allows(tokens.of(first.token))) {
+                return Ok(candidates);
+            }
         }
         let vocab_size =
             with_decoder!(&self.model.decoder, decoder => decoder.config().vocab_size);
         let mask = constraint.mask(tokens, &self.model.classes, vocab_size);
-        let candidates = self.candidates(count, Some(&mask)).await?;
-        let mut random = self.random.clone();
-        choose(&candidates, &sampling, &mut random).ok_or(GenerateError::NothingAllowed)
+        Ok(self.candidates(count, Some(&mask)).await?)
     }
 
     async fn candidates(

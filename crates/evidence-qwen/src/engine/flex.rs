@@ -29,8 +29,8 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
     let rest: f32 =
         a_blocks.remainder().iter().zip(b_blocks.remainder()).map(|(a, b)| a * b).sum();
     for (a, b) in a_blocks.zip(b_blocks) {
-        for lane in 0..LANES {
-            sums[lane] += a[lane] * b[lane];
+        for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
+            *sum += a * b;
         }
     }
     sums.iter().sum::<f32>() + rest
@@ -43,9 +43,8 @@ fn dot4(a: &[f32], b: [&[f32]; 4]) -> [f32; 4] {
     for start in (0..whole).step_by(LANES) {
         let a = &a[start..start + LANES];
         for (sums, b) in sums.iter_mut().zip(b) {
-            let b = &b[start..start + LANES];
-            for lane in 0..LANES {
-                sums[lane] += a[lane] * b[lane];
+            for ((sum, a), b) in sums.iter_mut().zip(a).zip(&b[start..start + LANES]) {
+                *sum += a * b;
             }
         }
     }
@@ -88,15 +87,15 @@ fn nibble_dot(words: &[u32], scaled: &[f32]) -> f32 {
     let mut low = [0.0_f32; 4];
     let mut high = [0.0_f32; 4];
     for (word, x) in words.iter().zip(scaled.chunks_exact(8)) {
-        for lane in 0..4 {
-            low[lane] += (word & NIBBLE_MASKS[lane]) as i32 as f32 * x[lane];
+        let (x_low, x_high) = x.split_at(4);
+        for ((sum, mask), x) in low.iter_mut().zip(NIBBLE_MASKS).zip(x_low) {
+            *sum += (word & mask) as i32 as f32 * x;
         }
-        let word = word >> 16;
-        for lane in 0..4 {
-            high[lane] += (word & NIBBLE_MASKS[lane]) as i32 as f32 * x[4 + lane];
+        for ((sum, mask), x) in high.iter_mut().zip(NIBBLE_MASKS).zip(x_high) {
+            *sum += (word >> 16 & mask) as i32 as f32 * x;
         }
     }
-    (0..4).map(|lane| low[lane] + high[lane]).sum()
+    low.iter().chain(&high).sum()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "at most eight bits")]
@@ -104,8 +103,8 @@ fn nibble_dot(words: &[u32], scaled: &[f32]) -> f32 {
 fn byte_dot(words: &[u32], x: &[f32]) -> f32 {
     let mut sums = [0.0_f32; 4];
     for (word, x) in words.iter().zip(x.chunks_exact(4)) {
-        for lane in 0..4 {
-            sums[lane] += (word >> (8 * lane) & 0xff) as i32 as f32 * x[lane];
+        for ((sum, shift), x) in sums.iter_mut().zip([0, 8, 16, 24]).zip(x) {
+            *sum += (word >> shift & 0xff) as i32 as f32 * x;
         }
     }
     sums.iter().sum()
@@ -129,7 +128,8 @@ fn multiply_one(x: &[f32], matrix: &Matrix<FlexTensor>, mut put: impl FnMut(usiz
             } else {
                 NibbleInput { scaled: x.to_vec(), group_sums: group_sums(x, group_size as usize) }
             };
-            let group_dot = if bits == 4 { nibble_dot } else { byte_dot };
+            let group_dot: fn(&[u32], &[f32]) -> f32 =
+                if bits == 4 { nibble_dot } else { byte_dot };
             let group_words = (group_size * bits / 32) as usize;
             let row_groups = matrix.format.row_group_words(matrix.cols);
             let groups = matrix.groups.as_ref().map_or(&[][..], FlexTensor::storage::<u32>);
@@ -373,13 +373,13 @@ impl Engine for FlexEngine {
                 fused.chunks_exact(heads.dim).zip(out.chunks_exact_mut(heads.dim)).enumerate()
             {
                 let start = head / queries_per_key * heads.dim;
-                let of_head = |rows: &'_ [f32], index: usize| {
+                let of_head = |index: usize| {
                     let first = index * kv_size + start;
-                    first..first + heads.dim.min(rows.len())
+                    first..first + heads.dim
                 };
                 weights.clear();
                 weights.extend(
-                    (0..seen).map(|index| scale * dot(query, &keys[of_head(keys, index)])),
+                    (0..seen).map(|index| scale * dot(query, &keys[of_head(index)])),
                 );
                 let largest = weights.iter().copied().fold(f32::NEG_INFINITY, f32::max);
                 let mut total = 0.0;
@@ -389,7 +389,7 @@ impl Engine for FlexEngine {
                 }
                 for (index, weight) in weights.iter().enumerate() {
                     let weight = weight / total;
-                    for (out, value) in out.iter_mut().zip(&values[of_head(values, index)]) {
+                    for (out, value) in out.iter_mut().zip(&values[of_head(index)]) {
                         *out += weight * value;
                     }
                 }

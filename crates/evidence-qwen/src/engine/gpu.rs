@@ -15,6 +15,9 @@ use burn::cubecl::prelude::{
 use burn::cubecl::server::{KernelArguments, MetadataBindingInfo};
 use burn::cubecl::{CubeCount, CubeKernel, PrecompiledSource};
 use burn::tensor::Shape;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+use web_time::Instant;
 
 use super::wgsl::{
     self, Kernel, MatvecVariant, NO_TOKEN, NOT_A_NUMBER, Product, REDUCTION_THREADS, TileVariant,
@@ -47,6 +50,7 @@ pub struct Gpu {
     device: cubecl::Device,
     info: AdapterInfo,
     plan: Plan,
+    is_tuned: bool,
 }
 
 impl std::fmt::Debug for Gpu {
@@ -92,8 +96,7 @@ impl Gpu {
             has_f16: features.contains(wgpu::Features::SHADER_F16),
             has_subgroups: features.contains(wgpu::Features::SUBGROUP),
             min_subgroup_size: adapter_info.subgroup_min_size,
-            max_buffer_bytes: u64::from(limits.max_storage_buffer_binding_size)
-                .min(limits.max_buffer_size),
+            max_buffer_bytes: limits.max_storage_buffer_binding_size.min(limits.max_buffer_size),
         };
         let options = RuntimeOptions {
             // A buffer that is read and one that is written must not share a
@@ -107,12 +110,23 @@ impl Gpu {
         let device = cubecl::Device::Wgpu(device);
         let client = device.client();
         let plan = Plan::guess(&info);
-        Ok(Self { client, device, info, plan })
+        Ok(Self { client, device, info, plan, is_tuned: false })
     }
 
     /// The adapter.
     pub fn info(&self) -> &AdapterInfo {
         &self.info
+    }
+
+    /// The variants in use, to be remembered once a model was loaded.
+    pub fn plan(&self) -> Plan {
+        self.plan
+    }
+
+    /// Takes a plan that was remembered in place of a measurement.
+    #[must_use]
+    pub fn with_plan(self, plan: Plan) -> Self {
+        Self { plan, is_tuned: true, ..self }
     }
 
     fn empty(&self, length: usize, dtype: DType) -> CubeTensor {
@@ -171,9 +185,10 @@ impl CubeKernel for Kernel {
     }
 }
 
-/// Which variants of the products run on an adapter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Plan {
+/// Which variants of the products run on an adapter: what is fastest differs
+/// by orders of magnitude between a GPU and a CPU that stands for one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
     /// For few tokens.
     pub(crate) matvec: MatvecVariant,
     /// For many tokens.
@@ -238,6 +253,13 @@ impl Plan {
     }
 }
 
+/// How long one variant is measured for, and how often it runs at most.
+const MEASUREMENT: Duration = Duration::from_millis(20);
+const MAX_RUNS: u32 = 20;
+
+/// Tokens that the variants for many are measured with.
+const MEASURED_TOKENS: usize = 64;
+
 /// A GPU with the variants that were chosen for it.
 #[derive(Debug, Clone)]
 pub(crate) struct GpuEngine {
@@ -260,6 +282,50 @@ impl GpuEngine {
 
     pub(crate) fn gpu(&self) -> &Gpu {
         &self.gpu
+    }
+
+    /// Chooses the fastest variants for products with this matrix, by a short
+    /// measurement. Does nothing when a plan was remembered.
+    pub(crate) async fn tune(&mut self, matrix: &Matrix<CubeTensor>) -> Result<(), DeviceError> {
+        if self.gpu.is_tuned {
+            return Ok(());
+        }
+        let info = self.gpu.info.clone();
+        let mut best = None;
+        for matvec in Plan::matvec_variants(&info) {
+            self.gpu.plan.matvec = matvec;
+            keep_faster(&mut best, matvec, self.time(matrix, 1).await?);
+        }
+        self.gpu.plan.matvec = best.map_or(self.gpu.plan.matvec, |(variant, _)| variant);
+        let mut best = None;
+        for tile in Plan::tile_variants() {
+            self.gpu.plan.tile = tile;
+            keep_faster(&mut best, tile, self.time(matrix, MEASURED_TOKENS).await?);
+        }
+        self.gpu.plan.tile = best.map_or(self.gpu.plan.tile, |(variant, _)| variant);
+        self.gpu.is_tuned = true;
+        Ok(())
+    }
+
+    /// Seconds that one product takes.
+    async fn time(
+        &self,
+        matrix: &Matrix<CubeTensor>,
+        tokens: usize,
+    ) -> Result<f64, DeviceError> {
+        let x = self.floats(vec![1.0; tokens * matrix.cols]);
+        let projection = Projection { parts: std::slice::from_ref(matrix), bias: None };
+        // The first run compiles.
+        self.project(&x, tokens, &projection);
+        self.finish().await?;
+        let start = Instant::now();
+        let mut runs = 0;
+        while runs < MAX_RUNS && start.elapsed() < MEASUREMENT {
+            self.project(&x, tokens, &projection);
+            self.finish().await?;
+            runs += 1;
+        }
+        Ok(start.elapsed().as_secs_f64() / f64::from(runs))
     }
 
     fn multiply(
@@ -311,6 +377,12 @@ impl GpuEngine {
             (Kernel::Tile { product, variant }, count)
         };
         self.gpu.launch(kernel, count, buffers, [tokens, 0, 0, 0]);
+    }
+}
+
+fn keep_faster<T>(best: &mut Option<(T, f64)>, variant: T, seconds: f64) {
+    if best.as_ref().is_none_or(|(_, fastest)| seconds < *fastest) {
+        *best = Some((variant, seconds));
     }
 }
 
@@ -502,5 +574,184 @@ impl Gpu {
         // A buffer may be longer than what it holds.
         bytes.truncate(byte_count);
         Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::flex::FlexEngine;
+    use crate::matrix::{Format, GroupFloat, HostMatrix};
+    use crate::sampling::Random;
+    use pollster::block_on;
+
+    fn gpu() -> Option<Gpu> {
+        block_on(Gpu::connect()).inspect_err(|error| println!("{error}")).ok()
+    }
+
+    fn floats(random: &mut Random, length: usize) -> Vec<f32> {
+        #[expect(clippy::cast_possible_truncation, reason = "test values")]
+        (0..length).map(|_| (random.unit() * 2.0 - 1.0) as f32).collect()
+    }
+
+    /// A matrix of random bits that are numbers in every format.
+    fn matrix(random: &mut Random, rows: usize, cols: usize, format: Format) -> HostMatrix {
+        let count = rows * format.row_words(cols);
+        let group_count = rows * format.row_group_words(cols);
+        let half = |random: &mut Random, is_bf16: bool| {
+            let value = floats(random, 1)[0];
+            if is_bf16 {
+                half::bf16::from_f32(value).to_bits()
+            } else {
+                half::f16::from_f32(value).to_bits()
+            }
+        };
+        let mut pair = |random: &mut Random, is_bf16| {
+            u32::from(half(random, is_bf16)) | u32::from(half(random, is_bf16)) << 16
+        };
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "random bits")]
+        let words = (0..count)
+            .map(|_| match format {
+                Format::F32 => floats(random, 1)[0].to_bits(),
+                Format::F16 => pair(random, false),
+                Format::Bf16 => pair(random, true),
+                Format::Packed { .. } => (random.unit() * 4_294_967_296.0) as u32,
+            })
+            .collect();
+        let groups = (0..group_count)
+            .map(|_| match format {
+                Format::Packed { groups: GroupFloat::F32, .. } => floats(random, 1)[0].to_bits(),
+                Format::Packed { groups: GroupFloat::F16, .. } => pair(random, false),
+                _ => pair(random, true),
+            })
+            .collect();
+        HostMatrix { rows, cols, format, words, groups }
+    }
+
+    fn formats() -> Vec<(Format, usize)> {
+        let packed = |bits, group_size, groups| Format::Packed { bits, group_size, groups };
+        vec![
+            (Format::F32, 100),
+            (Format::F16, 100),
+            (Format::Bf16, 36),
+            (packed(4, 32, GroupFloat::F16), 96),
+            (packed(4, 64, GroupFloat::Bf16), 192),
+            (packed(4, 128, GroupFloat::F32), 256),
+            (packed(8, 32, GroupFloat::F32), 96),
+            (packed(8, 64, GroupFloat::F16), 128),
+            (packed(8, 128, GroupFloat::Bf16), 128),
+        ]
+    }
+
+    fn relative_difference(a: &[f32], b: &[f32]) -> f32 {
+        assert_eq!(a.len(), b.len());
+        let norm = |values: &mut dyn Iterator<Item = f32>| values.map(|v| v * v).sum::<f32>().sqrt();
+        norm(&mut a.iter().zip(b).map(|(a, b)| a - b)) / norm(&mut b.iter().copied())
+    }
+
+    /// The product of two matrices side by side with a bias, added to a residual.
+    fn product<E: Engine>(
+        engine: &E,
+        x: &[f32],
+        tokens: usize,
+        matrices: &[HostMatrix],
+        bias: &[f32],
+        residual: &[f32],
+    ) -> [Vec<f32>; 2] {
+        let parts: Vec<_> =
+            matrices.iter().map(|matrix| engine.upload(matrix.clone())).collect();
+        let (x, bias) = (engine.floats(x.to_vec()), engine.floats(bias.to_vec()));
+        let plain = Projection { parts: &parts, bias: None };
+        let biased = Projection { parts: &parts, bias: Some(&bias) };
+        let mut sum = engine.floats(residual.to_vec());
+        engine.project_onto(&x, tokens, &biased, &mut sum);
+        let product = engine.project(&x, tokens, &plain);
+        [block_on(engine.read(&product)).unwrap(), block_on(engine.read(&sum)).unwrap()]
+    }
+
+    #[test]
+    fn every_variant_of_the_products_agrees_with_the_cpu() {
+        let Some(gpu) = gpu() else { return };
+        let matvecs = Plan::matvec_variants(gpu.info());
+        let tiles = Plan::tile_variants();
+        let mut random = Random::new(5);
+        for (format, cols) in formats() {
+            // Row counts that fill no workgroup.
+            let matrices =
+                [matrix(&mut random, 37, cols, format), matrix(&mut random, 6, cols, format)];
+            for tokens in [1, 2, 3, 21] {
+                let x = floats(&mut random, tokens * cols);
+                let bias = floats(&mut random, 43);
+                let residual = floats(&mut random, tokens * 43);
+                let expected =
+                    product(&FlexEngine, &x, tokens, &matrices, &bias, &residual);
+                let plans = if tokens < FEW_TOKENS { matvecs.len() } else { tiles.len() };
+                for index in 0..plans {
+                    let mut gpu = gpu.clone();
+                    gpu.plan = Plan {
+                        matvec: matvecs[index.min(matvecs.len() - 1)],
+                        tile: tiles[index.min(tiles.len() - 1)],
+                    };
+                    let plan = gpu.plan;
+                    let engine = GpuEngine::new(gpu);
+                    let actual = product(&engine, &x, tokens, &matrices, &bias, &residual);
+                    for (actual, expected) in actual.iter().zip(&expected) {
+                        let difference = relative_difference(actual, expected);
+                        assert!(difference < 1e-5, "{format:?} {tokens} {plan:?}: {difference}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn embeddings_are_unpacked_as_on_the_cpu() {
+        let Some(gpu) = gpu() else { return };
+        let engine = GpuEngine::new(gpu);
+        let mut random = Random::new(6);
+        for (format, cols) in formats() {
+            let table = matrix(&mut random, 50, cols, format);
+            let tokens = [49, 0, 7, 7];
+            let on_cpu = FlexEngine.embed(&FlexEngine.upload(table.clone()), &tokens);
+            let on_gpu = engine.embed(&engine.upload(table), &tokens);
+            let expected = block_on(FlexEngine.read(&on_cpu)).unwrap();
+            let actual = block_on(engine.read(&on_gpu)).unwrap();
+            assert!(relative_difference(&actual, &expected) < 1e-6, "{format:?}");
+        }
+    }
+
+    #[test]
+    fn candidates_are_those_of_the_cpu() {
+        let Some(gpu) = gpu() else { return };
+        let engine = GpuEngine::new(gpu);
+        let mut random = Random::new(7);
+        for length in [5, 2048, 5000] {
+            let mut values = floats(&mut random, length);
+            // Equal values: the first counts.
+            values[3] = 2.0;
+            values[length - 1] = 2.0;
+            let mask: Vec<u32> = (0..length.div_ceil(32)).map(|_| 0xaaaa_aaab).collect();
+            for (count, allowed) in
+                [(1, None), (4, None), (1, Some(&mask[..])), (40, Some(&mask[..]))]
+            {
+                let expected = block_on(FlexEngine.candidates(
+                    &FlexEngine.floats(values.clone()),
+                    length,
+                    count,
+                    allowed,
+                ));
+                let logits = engine.floats(values.clone());
+                let actual = block_on(engine.candidates(&logits, length, count, allowed));
+                assert_eq!(actual, expected, "{length} {count} {}", allowed.is_some());
+            }
+            let mut logits = engine.floats(values.clone());
+            engine.penalize(&mut logits, &[3, 4], 2.0);
+            let penalized = block_on(engine.read(&logits)).unwrap();
+            assert!((penalized[3] - 1.0).abs() < 1e-6);
+            values[1] = f32::NAN;
+            let logits = engine.floats(values);
+            let damaged = block_on(engine.candidates(&logits, length, 1, None));
+            assert_eq!(damaged, Err(DeviceError::NotANumber));
+        }
     }
 }

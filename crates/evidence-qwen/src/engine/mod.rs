@@ -58,7 +58,6 @@ impl<W> Matrix<W> {
 ///
 /// Layers that are stored alike are one matrix. A checkpoint may quantize them
 /// differently, then they are several.
-#[derive(Debug)]
 pub(crate) struct Projection<'a, E: Engine + ?Sized> {
     pub(crate) parts: &'a [Matrix<E::Words>],
     /// As long as the output is wide.

@@ -6,6 +6,8 @@
 
 use std::fmt::Write;
 
+use serde::{Deserialize, Serialize};
+
 use super::Heads;
 use crate::matrix::{Format, GroupFloat};
 
@@ -14,7 +16,7 @@ use crate::matrix::{Format, GroupFloat};
 /// Several lanes share a row and add up at the end. One lane a row reads each
 /// row from front to back, what an adapter that is a CPU wants; many lanes read
 /// side by side, what a GPU's memory wants.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct MatvecVariant {
     /// Lanes that share a row, a power of two.
     pub(crate) lanes: u32,
@@ -27,7 +29,7 @@ pub(crate) struct MatvecVariant {
 }
 
 /// How a product with many tokens is spread over threads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum TileVariant {
     /// Each thread computes a tile by itself: no barriers.
     Registers {
@@ -46,7 +48,7 @@ pub(crate) enum TileVariant {
 }
 
 /// One product of activations with a matrix.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Product {
     pub(crate) format: Format,
     pub(crate) rows: u32,
@@ -231,34 +233,33 @@ fn block_vectors(format: Format) -> u32 {
     }
 }
 
-/// Lines that unpack a block of a packed format into vectors `{name}0..8`.
+/// The expression for one of a block's eight vectors.
 ///
-/// A word is unpacked by masks: what stays at a higher bit counts too much by
-/// a power of two. `scaled` says whether the activations make that good, which
-/// loses nothing; otherwise the vectors are brought to size here.
-fn unpack_block(text: &mut String, bits: u32, name: &str, words: &str, scaled: bool) {
-    let mut vector = |index: u32, integers: String, factor: &str| {
-        let floats = format!("vec4<f32>(bitcast<vec4<i32>>({integers}))");
-        let floats = if scaled { floats } else { format!("{floats} * {factor}") };
-        let _ = writeln!(text, "let {name}{index} = {floats};");
+/// A word is unpacked by masks: what stays at a higher bit counts too much by a
+/// power of two. Either the activations make that good, which loses nothing, or
+/// the vector is multiplied by the [`factors`].
+fn packed_vector(bits: u32, index: u32, words: &str) -> String {
+    let word = if bits == 4 { index / 2 } else { index };
+    let element = ["x", "y", "z", "w"][word as usize % 4];
+    let source = format!("{words}{}.{element}", word / 4);
+    let integers = if bits == 4 {
+        let source =
+            if index.is_multiple_of(2) { source } else { format!("({source} >> 16u)") };
+        format!("vec4<u32>({source}) & vec4<u32>(0xfu, 0xf0u, 0xf00u, 0xf000u)")
+    } else {
+        format!(
+            "vec4<u32>({source} & 0xffu, {source} & 0xff00u, {source} & 0xff0000u, {source} >> 24u)"
+        )
     };
-    for word in 0..bits {
-        let element = ["x", "y", "z", "w"][word as usize % 4];
-        let source = format!("{words}{}.{element}", word / 4);
-        if bits == 4 {
-            let masks = "vec4<u32>(0xfu, 0xf0u, 0xf00u, 0xf000u)";
-            vector(2 * word, format!("vec4<u32>({source}) & {masks}"), NIBBLE_FACTORS);
-            vector(2 * word + 1, format!("vec4<u32>({source} >> 16u) & {masks}"), NIBBLE_FACTORS);
-        } else {
-            vector(
-                word,
-                format!(
-                    "vec4<u32>({source} & 0xffu, {source} & 0xff00u, {source} & 0xff0000u, \
-                     {source} >> 24u)"
-                ),
-                BYTE_FACTORS,
-            );
-        }
+    format!("vec4<f32>(bitcast<vec4<i32>>({integers}))")
+}
+
+/// Lines that unpack a block of a packed format into vectors `q0..q8`.
+fn unpack_block(text: &mut String, bits: u32, words: &str, is_scaled: bool) {
+    for index in 0..8 {
+        let vector = packed_vector(bits, index, words);
+        let factors = if is_scaled { String::new() } else { format!(" * {}", factors(bits)) };
+        let _ = writeln!(text, "let q{index} = {vector}{factors};");
     }
 }
 
@@ -296,7 +297,7 @@ fn embed(text: &mut String, format: Format, cols: u32, main: &str) {
                 let _ = writeln!(text, "let words{vector} = words[src * {vectors}u + {vector}u];");
             }
             let _ = writeln!(text, "let group = group_floats(src / {}u);", group_size / block);
-            unpack_block(text, bits, "q", "words", false);
+            unpack_block(text, bits, "words", false);
             for index in 0..8 {
                 let _ = writeln!(text, "out[dst + {index}u] = q{index} * group.x + group.y;");
             }
@@ -376,18 +377,14 @@ fn matvec(text: &mut String, product: &Product, variant: MatvecVariant, main: &s
     let MatvecVariant { lanes, rows, threads, subgroups } = variant;
     let block = block_cols(product.format);
     let blocks = product.cols / block;
-    let (shuffle_inputs, reduce_in_memory) = if subgroups {
-        ("", false)
-    } else {
-        ("", lanes > 1)
-    };
+    let reduce_in_memory = lanes > 1 && !subgroups;
     if reduce_in_memory {
         let _ = writeln!(text, "var<workgroup> partial: array<f32, {}>;", threads * rows);
     }
     let _ = write!(
         text,
         "{main}@builtin(workgroup_id) group: vec3<u32>, \
-         @builtin(local_invocation_index) index: u32{shuffle_inputs}) {{
+         @builtin(local_invocation_index) index: u32) {{
     let lane = index % {lanes}u;
     let row = (group.x * {per_group}u + index / {lanes}u) * {rows}u;
     let token = group.y;
@@ -494,7 +491,7 @@ fn packed_rows(
                     "let words{vector} = words[(start{r} + b) * {vectors}u + {vector}u];"
                 );
             }
-            unpack_block(text, bits, "q", "words", true);
+            unpack_block(text, bits, "words", true);
             for index in 0..8 {
                 let _ = writeln!(text, "part{r} = fma(q{index}, x{index}, part{r});");
             }
@@ -599,23 +596,6 @@ fn register_tile(text: &mut String, product: &Product, rows: u32, tokens: u32, m
     text.push_str("}\n");
 }
 
-/// The expression for one of a block's eight vectors, not brought to size.
-fn packed_vector(bits: u32, index: u32, words: &str) -> String {
-    let word = if bits == 4 { index / 2 } else { index };
-    let element = ["x", "y", "z", "w"][word as usize % 4];
-    let source = format!("{words}{}.{element}", word / 4);
-    let integers = if bits == 4 {
-        let source =
-            if index.is_multiple_of(2) { source } else { format!("({source} >> 16u)") };
-        format!("vec4<u32>({source}) & vec4<u32>(0xfu, 0xf0u, 0xf00u, 0xf000u)")
-    } else {
-        format!(
-            "vec4<u32>({source} & 0xffu, {source} & 0xff00u, {source} & 0xff0000u, {source} >> 24u)"
-        )
-    };
-    format!("vec4<f32>(bitcast<vec4<i32>>({integers}))")
-}
-
 fn shared_tile(text: &mut String, product: &Product, side: u32, main: &str) {
     declare_product(text, product);
     // Columns of one step. A row of the tiles is padded by one vector, so that
@@ -675,7 +655,7 @@ var<workgroup> inputs: array<vec4<f32>, {size}>;
                     "let words{vector} = words[block * {word_vectors}u + {vector}u];"
                 );
             }
-            unpack_block(text, bits, "q", "words", false);
+            unpack_block(text, bits, "words", false);
             for index in 0..8 {
                 let _ = writeln!(
                     text,
