@@ -188,7 +188,7 @@ impl<'a> Downloads<'a> {
             ));
         }
         let digest = header(&response, "x-linked-etag");
-        let blob = sink.finish(self.folder.as_ref(), file).await.map_err(failed)?;
+        let blob = sink.finish().await.map_err(failed)?;
         if let Some(digest) = digest.as_deref().map(|digest| digest.trim_matches('"'))
             && digest.len() == 64
         {
@@ -363,7 +363,7 @@ impl Sink {
         Ok(())
     }
 
-    async fn discard(self, folder: Option<&FileSystemDirectoryHandle>, file: &str) {
+    async fn discard(&self, folder: Option<&FileSystemDirectoryHandle>, file: &str) {
         if let Self::File { access, .. } = self {
             access.close();
             if let Some(folder) = folder {
@@ -373,18 +373,14 @@ impl Sink {
         }
     }
 
-    async fn finish(
-        self,
-        _folder: Option<&FileSystemDirectoryHandle>,
-        _file: &str,
-    ) -> Result<Blob, JsValue> {
+    async fn finish(&self) -> Result<Blob, JsValue> {
         match self {
             Self::File { access, handle } => {
                 access.flush()?;
                 access.close();
                 Ok(resolve::<File>(handle.get_file()).await?.into())
             }
-            Self::Memory(parts, _) => Blob::new_with_u8_array_sequence(&parts),
+            Self::Memory(parts, _) => Blob::new_with_u8_array_sequence(parts),
         }
     }
 }
