@@ -1,3 +1,113 @@
-//! Set-up, build, serve, test and bench, in one place.
+//! `cargo xtask`: sets the machine up, builds, serves, tests and measures.
+//!
+//! Everything that a contributor or a build server runs is here; there is no
+//! shell script beside it.
 
-fn main() {}
+mod conformance;
+mod page;
+mod process;
+mod project;
+mod serve;
+mod setup;
+mod size;
+mod tally;
+mod test;
+
+use std::path::{self, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+use crate::conformance::BrowserChecks;
+use crate::project::Project;
+
+/// Set up, build, serve, test and measure bounded-evidence.
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Build the page and serve it on this machine.
+    Play {
+        /// The port of 127.0.0.1 to serve on; 0 takes a free one.
+        #[arg(long, default_value_t = 8080)]
+        port: u16,
+    },
+    /// Write the deployable page to dist/.
+    Build,
+    /// Run all tests, or only the named groups.
+    Test {
+        /// What to run; everything when none is named.
+        #[arg(value_enum)]
+        groups: Vec<test::Group>,
+    },
+    /// Run vector files as `bounded-evidence conformance` does.
+    Conformance {
+        /// Run them in headless Chromium, over the browser's database.
+        #[arg(long)]
+        browser: bool,
+        /// The files; the name of each says its kind.
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+    },
+    /// Print the sizes of what is shipped, and fail where one is over its limit.
+    Size,
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().command) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<ExitCode> {
+    let project = Project::locate()?;
+    match command {
+        Command::Play { port } => {
+            let environment = setup::prepare(&project, page::NEEDS)?;
+            page::build(&environment)?;
+            serve::play(&project.dist(), port)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Build => {
+            let environment = setup::prepare(&project, page::NEEDS)?;
+            page::build(&environment)?;
+            println!("The page is in {}.", project.dist().display());
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Test { groups } => Ok(test::run(&project, &groups)),
+        Command::Conformance { browser, files } => {
+            let files = files
+                .iter()
+                .map(path::absolute)
+                .collect::<Result<Vec<_>, _>>()?;
+            let passed = if browser {
+                let environment = setup::prepare(&project, conformance::BROWSER_NEEDS)?;
+                let checks = BrowserChecks::start(&environment)?;
+                process::passes(&mut checks.command(&environment, &files)?)?
+            } else {
+                process::passes(&mut conformance::native(&project, &files))?
+            };
+            Ok(if passed {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            })
+        }
+        Command::Size => {
+            let environment = setup::prepare(&project, size::NEEDS)?;
+            page::build(&environment)?;
+            let tally = size::check(&environment)?;
+            Ok(tally.exit_code())
+        }
+    }
+}

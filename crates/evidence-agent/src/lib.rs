@@ -1,1 +1,31 @@
-//! placeholder
+//! The ordinary agent loop, and what it needs to keep large tool results out of the prompt.
+//!
+//! A [`Generator`] writes one JSON action a step ([`action`]); a [`Workspace`] carries it out;
+//! [`BoundedEvidenceWorkspace`] wraps any workspace so that results too large for the model are
+//! stored and bounded, and range paths are answered. [`Run`] is the loop itself, one step at a time.
+//!
+//! Everything here is the same natively and in a browser. What differs is put in from outside: the
+//! [`Store`](evidence_store::Store) beneath, the file tree, the commands, the operator and the
+//! model.
+
+pub mod action;
+mod bounded;
+mod generator;
+mod limits;
+mod message;
+pub mod policy;
+mod prompt;
+mod run;
+mod script;
+pub mod workspace;
+
+pub use action::{Action, ActionError, ToolCall, ToolName};
+pub use bounded::{BoundedEvidenceWorkspace, bound_result};
+pub use generator::{Generator, GeneratorError};
+pub use limits::{AgentLimits, AgentLimitsError};
+pub use message::{Message, Role};
+pub use policy::ToolPolicy;
+pub use prompt::system_prompt;
+pub use run::{Run, RunEvent, RunOutcome, StepEvent, StopReason};
+pub use script::ScriptedGenerator;
+pub use workspace::{ToolError, ToolWorkspace, Workspace};

@@ -2,6 +2,10 @@
 
 /// How much of a tool result reaches the model (contract A, second paragraph).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(
+    clippy::struct_field_names,
+    reason = "the contract's names, each with its unit"
+)]
 pub struct EvidenceLimits {
     max_inline_bytes: usize,
     preview_bytes: usize,

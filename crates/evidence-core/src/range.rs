@@ -4,6 +4,7 @@
 use alloc::format;
 use alloc::string::String;
 use core::cmp::Ordering;
+use core::ops::Range;
 
 use serde::Serialize;
 
@@ -192,6 +193,12 @@ impl RangeAnswer<'_> {
     }
 }
 
+/// The smallest range on UTF-8 boundaries that holds `range`, as far as that lies in `text`.
+pub fn enclosing_range(text: &str, range: Range<usize>) -> Range<usize> {
+    let start = text.floor_char_boundary(range.start);
+    start..text.ceil_char_boundary(range.end).max(start)
+}
+
 fn is_decimal(digits: &str) -> bool {
     !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit())
 }
@@ -263,6 +270,15 @@ mod tests {
             })
         );
         assert_eq!(check("91-101"), Err(RangeRefusal::OutOfBounds));
+    }
+
+    #[test]
+    fn an_enclosing_range_cuts_no_code_point() {
+        let text = "a漢🙂";
+        assert_eq!(enclosing_range(text, 2..5), 1..8);
+        assert_eq!(enclosing_range(text, 1..4), 1..4);
+        assert_eq!(enclosing_range(text, 6..900), 4..8);
+        assert_eq!(enclosing_range(text, 700..900), 8..8);
     }
 
     proptest! {

@@ -1,0 +1,319 @@
+//! The action protocol: each reply of the model is one JSON object (contract A, the loop).
+
+use std::collections::BTreeSet;
+
+use serde::ser::SerializeMap as _;
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value};
+
+/// The tools of contract A.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ToolName {
+    /// Lists a directory.
+    ListFiles,
+    /// Reads a file, or a range of an artifact.
+    ReadFile,
+    /// Writes a whole file.
+    WriteFile,
+    /// Replaces one exact occurrence.
+    EditFile,
+    /// Runs an allowed command.
+    RunCommand,
+}
+
+impl ToolName {
+    /// Every tool.
+    pub const ALL: [Self; 5] = [
+        Self::ListFiles,
+        Self::ReadFile,
+        Self::WriteFile,
+        Self::EditFile,
+        Self::RunCommand,
+    ];
+
+    /// The name that the model uses.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ListFiles => "list_files",
+            Self::ReadFile => "read_file",
+            Self::WriteFile => "write_file",
+            Self::EditFile => "edit_file",
+            Self::RunCommand => "run_command",
+        }
+    }
+
+    /// The fields that an action must have, and those that it may have.
+    const fn fields(self) -> (&'static [&'static str], &'static [&'static str]) {
+        match self {
+            Self::ListFiles => (&[], &["path"]),
+            Self::ReadFile => (&["path"], &[]),
+            Self::WriteFile => (&["path", "content"], &[]),
+            Self::EditFile => (&["path", "old", "new"], &[]),
+            Self::RunCommand => (&["argv"], &[]),
+        }
+    }
+}
+
+/// A tool with its arguments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ToolCall {
+    /// `list_files`; without a path the workspace's root.
+    ListFiles {
+        /// The directory.
+        path: Option<String>,
+    },
+    /// `read_file`.
+    ReadFile {
+        /// The file, or a range path.
+        path: String,
+    },
+    /// `write_file`.
+    WriteFile {
+        /// The file.
+        path: String,
+        /// Its whole new text.
+        content: String,
+    },
+    /// `edit_file`.
+    EditFile {
+        /// The file.
+        path: String,
+        /// The text that must occur exactly once.
+        old: String,
+        /// What stands there afterwards.
+        new: String,
+    },
+    /// `run_command`.
+    RunCommand {
+        /// The program and its arguments.
+        argv: Vec<String>,
+    },
+}
+
+impl ToolCall {
+    /// Which tool it is.
+    pub const fn name(&self) -> ToolName {
+        match self {
+            Self::ListFiles { .. } => ToolName::ListFiles,
+            Self::ReadFile { .. } => ToolName::ReadFile,
+            Self::WriteFile { .. } => ToolName::WriteFile,
+            Self::EditFile { .. } => ToolName::EditFile,
+            Self::RunCommand { .. } => ToolName::RunCommand,
+        }
+    }
+
+    /// The path that the call names, if it names one.
+    pub fn path(&self) -> Option<&str> {
+        match self {
+            Self::ListFiles { path } => path.as_deref(),
+            Self::ReadFile { path }
+            | Self::WriteFile { path, .. }
+            | Self::EditFile { path, .. } => Some(path),
+            Self::RunCommand { .. } => None,
+        }
+    }
+
+    fn arguments(&self) -> Map<String, Value> {
+        let text = |name: &str, value: &str| (name.to_owned(), Value::from(value));
+        match self {
+            Self::ListFiles { path } => path.iter().map(|path| text("path", path)).collect(),
+            Self::ReadFile { path } => [text("path", path)].into_iter().collect(),
+            Self::WriteFile { path, content } => [text("path", path), text("content", content)]
+                .into_iter()
+                .collect(),
+            Self::EditFile { path, old, new } => {
+                [text("path", path), text("old", old), text("new", new)]
+                    .into_iter()
+                    .collect()
+            }
+            Self::RunCommand { argv } => [("argv".to_owned(), Value::from(argv.as_slice()))]
+                .into_iter()
+                .collect(),
+        }
+    }
+}
+
+/// What a reply asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Call a tool.
+    Tool(ToolCall),
+    /// End the run with this text.
+    Final(String),
+}
+
+impl Serialize for Action {
+    /// `{"tool":…,"arguments":{…}}` or `{"final":…}`.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        match self {
+            Self::Tool(call) => {
+                map.serialize_entry("tool", call.name().as_str())?;
+                map.serialize_entry("arguments", &call.arguments())?;
+            }
+            Self::Final(text) => map.serialize_entry("final", text)?,
+        }
+        map.end()
+    }
+}
+
+/// Why a reply is no action. The model reads these sentences and tries again.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ActionError {
+    /// Not JSON at all.
+    #[error("response is not valid JSON: {0}")]
+    NotJson(String),
+    /// JSON, but not an object.
+    #[error("response must be a JSON object")]
+    NotAnObject,
+    /// `final` beside something else, or not a string.
+    #[error("final action must contain only a string 'final' field")]
+    MalformedFinal,
+    /// A `final` of white space.
+    #[error("final response must not be empty")]
+    EmptyFinal,
+    /// No `tool`.
+    #[error("tool action requires a string 'tool' field")]
+    NoTool,
+    /// No tool of this name exists.
+    #[error("unknown tool: {0}")]
+    UnknownTool(String),
+    /// The tool exists and the policy leaves it out.
+    #[error("tool is not enabled: {0}")]
+    NotEnabled(&'static str),
+    /// Fields that the tool needs.
+    #[error("missing fields for {tool}: {}", fields.join(", "))]
+    MissingFields {
+        /// The tool.
+        tool: &'static str,
+        /// The fields, sorted.
+        fields: Vec<String>,
+    },
+    /// Fields that the tool does not have.
+    #[error("unexpected fields for {tool}: {}", fields.join(", "))]
+    UnexpectedFields {
+        /// The tool.
+        tool: &'static str,
+        /// The fields, sorted.
+        fields: Vec<String>,
+    },
+    /// A field of another type.
+    #[error("{0} must be a string")]
+    NotAString(&'static str),
+    /// `argv` that names nothing to run.
+    #[error("argv must be a non-empty array of non-empty strings")]
+    MalformedArgv,
+}
+
+impl Action {
+    /// Parses a reply. `available` are the tools that the policy enables; without it, all.
+    ///
+    /// # Errors
+    ///
+    /// The first rule of the protocol that the reply breaks.
+    pub fn parse(response: &str, available: Option<&[ToolName]>) -> Result<Self, ActionError> {
+        let value: Value = serde_json::from_str(response)
+            .map_err(|error| ActionError::NotJson(error.to_string()))?;
+        let Value::Object(object) = value else {
+            return Err(ActionError::NotAnObject);
+        };
+        if let Some(value) = object.get("final") {
+            return match value {
+                Value::String(text) if object.len() == 1 => {
+                    if is_blank(text) {
+                        Err(ActionError::EmptyFinal)
+                    } else {
+                        Ok(Self::Final(text.clone()))
+                    }
+                }
+                _ => Err(ActionError::MalformedFinal),
+            };
+        }
+        let Some(Value::String(name)) = object.get("tool") else {
+            return Err(ActionError::NoTool);
+        };
+        let tool = ToolName::ALL
+            .into_iter()
+            .find(|tool| tool.as_str() == name)
+            .ok_or_else(|| ActionError::UnknownTool(name.clone()))?;
+        if available.is_some_and(|available| !available.contains(&tool)) {
+            return Err(ActionError::NotEnabled(tool.as_str()));
+        }
+        parse_call(tool, object).map(Self::Tool)
+    }
+}
+
+fn parse_call(tool: ToolName, mut object: Map<String, Value>) -> Result<ToolCall, ActionError> {
+    let (required, optional) = tool.fields();
+    let missing: BTreeSet<&str> = required
+        .iter()
+        .copied()
+        .filter(|field| !object.contains_key(*field))
+        .collect();
+    if !missing.is_empty() {
+        let fields = missing.into_iter().map(str::to_owned).collect();
+        return Err(ActionError::MissingFields {
+            tool: tool.as_str(),
+            fields,
+        });
+    }
+    let known =
+        |field: &str| field == "tool" || required.contains(&field) || optional.contains(&field);
+    let unexpected: BTreeSet<&String> = object.keys().filter(|field| !known(field)).collect();
+    if !unexpected.is_empty() {
+        let fields = unexpected.into_iter().cloned().collect();
+        return Err(ActionError::UnexpectedFields {
+            tool: tool.as_str(),
+            fields,
+        });
+    }
+    let mut text = |field: &'static str| match object.remove(field) {
+        Some(Value::String(text)) => Ok(Some(text)),
+        None => Ok(None),
+        Some(_) => Err(ActionError::NotAString(field)),
+    };
+    // A required field is there: it was checked above.
+    let mut required_text = |field| text(field).map(Option::unwrap_or_default);
+    Ok(match tool {
+        ToolName::ListFiles => ToolCall::ListFiles {
+            path: text("path")?,
+        },
+        ToolName::ReadFile => ToolCall::ReadFile {
+            path: required_text("path")?,
+        },
+        ToolName::WriteFile => ToolCall::WriteFile {
+            path: required_text("path")?,
+            content: required_text("content")?,
+        },
+        ToolName::EditFile => ToolCall::EditFile {
+            path: required_text("path")?,
+            old: required_text("old")?,
+            new: required_text("new")?,
+        },
+        ToolName::RunCommand => ToolCall::RunCommand {
+            argv: argv(object.remove("argv"))?,
+        },
+    })
+}
+
+fn argv(value: Option<Value>) -> Result<Vec<String>, ActionError> {
+    let Some(Value::Array(items)) = value else {
+        return Err(ActionError::MalformedArgv);
+    };
+    let argv: Option<Vec<String>> = items
+        .into_iter()
+        .map(|item| match item {
+            Value::String(text) if !text.is_empty() => Some(text),
+            _ => None,
+        })
+        .collect();
+    argv.filter(|argv| !argv.is_empty())
+        .ok_or(ActionError::MalformedArgv)
+}
+
+/// Whether there is nothing but white space. The reference counts the four information separators
+/// as white space, which Unicode's property does not.
+pub(crate) fn is_blank(text: &str) -> bool {
+    text.chars()
+        .all(|c| c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c))
+}

@@ -1,0 +1,96 @@
+//! The workspace that keeps large results out of the prompt (contract A).
+
+use evidence_core::EvidenceLimits;
+use evidence_core::observation::{self, Observation};
+use evidence_core::range;
+use evidence_store::{ArtifactStore, Store};
+
+use crate::action::{ToolCall, ToolName};
+use crate::policy::ToolPolicy;
+use crate::workspace::{ToolError, Workspace};
+
+/// Wraps a workspace: successful results over `max_inline_bytes` are stored and become bounded
+/// observations, range paths are answered from the store, everything else passes unchanged.
+#[derive(Debug)]
+pub struct BoundedEvidenceWorkspace<W, S> {
+    workspace: W,
+    artifacts: ArtifactStore<S>,
+    limits: EvidenceLimits,
+}
+
+impl<W: Workspace, S: Store> BoundedEvidenceWorkspace<W, S> {
+    /// Wraps `workspace`; its large results go to `artifacts`.
+    pub const fn new(workspace: W, artifacts: ArtifactStore<S>, limits: EvidenceLimits) -> Self {
+        Self {
+            workspace,
+            artifacts,
+            limits,
+        }
+    }
+
+    /// The wrapped workspace.
+    pub const fn workspace(&self) -> &W {
+        &self.workspace
+    }
+
+    /// The wrapped workspace, to change it from outside of a run.
+    pub const fn workspace_mut(&mut self) -> &mut W {
+        &mut self.workspace
+    }
+
+    /// Where the complete results are.
+    pub const fn artifacts(&self) -> &ArtifactStore<S> {
+        &self.artifacts
+    }
+}
+
+/// Bounds one successful result: unchanged when it is small enough, otherwise stored and replaced by
+/// its observation.
+///
+/// # Errors
+///
+/// [`ToolError::Storage`] when the text could not be stored, [`ToolError::Refused`] when no
+/// observation fits the limits.
+pub async fn bound_result<S: Store>(
+    text: String,
+    artifacts: &ArtifactStore<S>,
+    limits: &EvidenceLimits,
+) -> Result<String, ToolError> {
+    if observation::is_inline(text.len(), limits) {
+        return Ok(text);
+    }
+    let descriptor = artifacts.put(&text).await?;
+    let observation = Observation::new(&text, &descriptor, limits)
+        .map_err(|error| ToolError::Refused(error.to_string()))?;
+    Ok(observation.render())
+}
+
+impl<W: Workspace, S: Store> Workspace for BoundedEvidenceWorkspace<W, S> {
+    fn policy(&self) -> &ToolPolicy {
+        self.workspace.policy()
+    }
+
+    fn available_tools(&self) -> Vec<ToolName> {
+        self.workspace.available_tools()
+    }
+
+    fn modified_files(&self) -> Vec<String> {
+        self.workspace.modified_files()
+    }
+
+    async fn execute(&mut self, call: &ToolCall) -> Result<String, ToolError> {
+        if call.path().is_some_and(range::is_artifact_path) {
+            return match call {
+                ToolCall::ReadFile { path } => self
+                    .artifacts
+                    .read_range(path, self.limits.max_range_bytes())
+                    .await
+                    .map_err(|refusal| ToolError::Refused(refusal.to_string())),
+                // The namespace can be read and nothing else.
+                _ => Err(ToolError::Refused("path is not accessible".to_owned())),
+            };
+        }
+        let text = self.workspace.execute(call).await?;
+        bound_result(text, &self.artifacts, &self.limits).await
+    }
+}

@@ -1,0 +1,162 @@
+//! `bounded-evidence run`.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use evidence_agent::workspace::{DirectoryTree, HostCommands, ToolWorkspace, Unattended};
+use evidence_agent::{
+    AgentLimits, BoundedEvidenceWorkspace, Run, RunEvent, ScriptedGenerator, ToolPolicy,
+};
+use evidence_core::EvidenceLimits;
+use evidence_store::{ArtifactStore, DirectoryStore, Scope};
+use futures_executor::block_on;
+use serde::Serialize;
+use serde_json::Value;
+
+/// What to run.
+#[derive(Args)]
+pub struct Arguments {
+    /// What the agent is asked.
+    #[arg(long)]
+    task: String,
+    /// The directory that the agent's tools see.
+    #[arg(long)]
+    workspace: PathBuf,
+    /// The directory that keeps the complete results.
+    #[arg(long)]
+    artifacts: PathBuf,
+    /// The replies, one JSON action a line; `{{artifact_id}}` and `{{find:TEXT}}` stand for the newest
+    /// artifact's id and for the byte range of TEXT in it. Empty lines and lines that begin with #
+    /// are left out.
+    #[arg(long)]
+    script: PathBuf,
+    /// Enable `write_file` and `edit_file`.
+    #[arg(long)]
+    allow_writes: bool,
+    /// Enable `run_command` for exactly this JSON array of arguments; may be repeated.
+    #[arg(long = "allow-command", value_name = "ARGV")]
+    allowed_commands: Vec<String>,
+    /// The largest file that may be read.
+    #[arg(long, default_value_t = 16 * 1024 * 1024)]
+    max_file_bytes: usize,
+    /// The most bytes of a result that the model sees.
+    #[arg(long, default_value_t = 512)]
+    max_inline_bytes: i64,
+    /// The most bytes of each preview.
+    #[arg(long, default_value_t = 64)]
+    preview_bytes: i64,
+    /// The most bytes of one range.
+    #[arg(long, default_value_t = 512)]
+    max_range_bytes: i64,
+    /// The most replies.
+    #[arg(long, default_value_t = 8)]
+    max_steps: i64,
+}
+
+/// A line of the output.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Line<'a, T: Serialize> {
+    Step(&'a T),
+    Outcome(&'a T),
+}
+
+fn print(line: &impl Serialize) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    serde_json::to_writer(&mut out, line)?;
+    writeln!(out)
+}
+
+fn policy(arguments: &Arguments) -> anyhow::Result<ToolPolicy> {
+    let mut allowed_commands = Vec::new();
+    for text in &arguments.allowed_commands {
+        let argv: Vec<String> = serde_json::from_str(text).with_context(|| {
+            format!("--allow-command takes a JSON array of strings, not {text}")
+        })?;
+        if argv.is_empty() {
+            bail!("--allow-command takes an array with at least the program");
+        }
+        allowed_commands.push(argv);
+    }
+    Ok(ToolPolicy {
+        allow_writes: arguments.allow_writes,
+        allowed_commands,
+        max_file_bytes: arguments.max_file_bytes,
+        ..ToolPolicy::default()
+    })
+}
+
+/// A name that no other run has: ids that one run registers mean nothing to another.
+fn run_scope() -> anyhow::Result<Scope> {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    Ok(format!("run-{}-{}", now.as_nanos(), std::process::id()).parse()?)
+}
+
+/// Runs the loop and prints its events. Exits with 1 when the run does not complete.
+pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let limits = EvidenceLimits::new(
+        arguments.max_inline_bytes,
+        arguments.preview_bytes,
+        arguments.max_range_bytes,
+    )?;
+    let default = AgentLimits::default();
+    let agent_limits = AgentLimits::new(
+        arguments.max_steps,
+        i64::try_from(default.max_context_chars())?,
+        i64::try_from(default.max_invalid_actions())?,
+        i64::try_from(default.max_identical_actions())?,
+    )?;
+    let script = std::fs::read_to_string(&arguments.script)
+        .with_context(|| format!("cannot read the script {}", arguments.script.display()))?;
+    let replies = script
+        .lines()
+        .filter(|line| !line.trim().is_empty() && !line.starts_with('#'))
+        .map(str::to_owned);
+    let tree = DirectoryTree::open(&arguments.workspace).with_context(|| {
+        format!(
+            "cannot open the workspace {}",
+            arguments.workspace.display()
+        )
+    })?;
+    let commands = HostCommands::new(tree.root());
+    let tools = ToolWorkspace::with(tree, policy(arguments)?, commands, Unattended);
+
+    block_on(async {
+        let store = DirectoryStore::open(&arguments.artifacts)
+            .await
+            .with_context(|| format!("cannot use {}", arguments.artifacts.display()))?;
+        let artifacts = ArtifactStore::new(store, run_scope()?);
+        let mut workspace = BoundedEvidenceWorkspace::new(tools, artifacts.clone(), limits);
+        let mut generator = ScriptedGenerator::new(replies, artifacts);
+        let run = Run::new(&arguments.task, &workspace, agent_limits);
+        let mut printed = Ok(());
+        let mut observe = |event: RunEvent<'_>| {
+            if let RunEvent::Step(event) = event
+                && printed.is_ok()
+            {
+                printed = print(&Line::Step(event));
+            }
+        };
+        let outcome = run
+            .to_end(&mut workspace, &mut generator, &mut observe)
+            .await;
+        printed.context("cannot print an event")?;
+        let mut summary = serde_json::to_value(&outcome)?;
+        if let Value::Object(summary) = &mut summary {
+            // Every event has been printed.
+            summary.remove("events");
+        }
+        print(&Line::Outcome(&summary)).context("cannot print the outcome")?;
+        Ok(if outcome.completed {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        })
+    })
+}

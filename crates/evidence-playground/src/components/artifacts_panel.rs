@@ -1,0 +1,36 @@
+use leptos::prelude::*;
+
+use super::artifact_list::ArtifactList;
+use super::artifact_view::ArtifactView;
+use super::persistence::Persistence;
+use crate::state::{Deletion, Playground};
+
+/// The artifacts, and the one that is looked at.
+#[component]
+pub fn ArtifactsPanel() -> impl IntoView {
+    let page = Playground::of_page();
+    let none = move || page.artifacts.with(Vec::is_empty);
+    view! {
+        <section class="panel" id="artifacts" aria-labelledby="artifacts-title">
+            <div class="panel-head">
+                <h2 id="artifacts-title">"Artifacts"</h2>
+                <button
+                    type="button"
+                    class="quiet"
+                    disabled=none
+                    on:click=move |_| page.deletion.set(Some(Deletion::All))
+                >
+                    "Delete all…"
+                </button>
+            </div>
+            <Show when=none>
+                <p class="empty">
+                    "Every tool result that is too large for the prompt is kept here, byte for byte."
+                </p>
+            </Show>
+            <ArtifactList />
+            <Persistence />
+            <ArtifactView />
+        </section>
+    }
+}

@@ -1,0 +1,55 @@
+use leptos::html;
+use leptos::prelude::*;
+
+use crate::state::{Deletion, Playground};
+use crate::text::counted;
+
+/// Asks before anything is deleted.
+#[component]
+pub fn DeletionDialog() -> impl IntoView {
+    let page = Playground::of_page();
+    let dialog = NodeRef::<html::Dialog>::new();
+    Effect::new(move || {
+        let Some(dialog) = dialog.get() else {
+            return;
+        };
+        if page.deletion.get().is_some() {
+            // It fails where it is open already, which is what is wanted.
+            let _ = dialog.show_modal();
+        } else {
+            dialog.close();
+        }
+    });
+    let question = move || match page.deletion.get() {
+        Some(Deletion::One(_)) => "Delete this artifact and its bytes?".to_owned(),
+        Some(Deletion::All) => format!(
+            "Delete {} and their bytes?",
+            counted(page.artifacts.with(Vec::len), "artifact")
+        ),
+        None => String::new(),
+    };
+    let confirm = move |_| {
+        if let Some(deletion) = page.deletion.get_untracked() {
+            page.delete(deletion);
+        }
+        page.deletion.set(None);
+    };
+    view! {
+        <dialog
+            node_ref=dialog
+            aria-labelledby="deletion-question"
+            on:close=move |_| page.deletion.set(None)
+        >
+            <p id="deletion-question">{question}</p>
+            <p class="hint">"They cannot be brought back; a new run stores them anew."</p>
+            <div class="row">
+                <button type="button" class="danger" on:click=confirm>
+                    "Delete"
+                </button>
+                <button type="button" on:click=move |_| page.deletion.set(None)>
+                    "Keep"
+                </button>
+            </div>
+        </dialog>
+    }
+}

@@ -1,0 +1,65 @@
+//! What is seen. One component a file; none decides anything about bytes.
+
+mod artifact_list;
+mod artifact_view;
+mod artifacts_panel;
+mod byte_map;
+mod byte_view;
+mod deletion_dialog;
+mod digest_check;
+mod exact_text;
+mod files_section;
+mod header;
+mod limits_section;
+mod meter;
+mod notices;
+mod outcome;
+mod persistence;
+mod run_panel;
+mod script_section;
+mod step_entry;
+mod task_section;
+mod timeline;
+
+use leptos::prelude::*;
+
+use self::artifacts_panel::ArtifactsPanel;
+use self::deletion_dialog::DeletionDialog;
+use self::files_section::FilesSection;
+use self::header::Header;
+use self::limits_section::LimitsSection;
+use self::notices::Notices;
+use self::run_panel::RunPanel;
+use self::script_section::ScriptSection;
+use self::task_section::TaskSection;
+use crate::state::Playground;
+
+/// The page.
+#[component]
+pub fn App() -> impl IntoView {
+    let page = Playground::new();
+    provide_context(page);
+    page.open_storage();
+    page.load_first_sample();
+    view! {
+        <Header />
+        <Notices />
+        <nav class="sections" aria-label="Sections">
+            <a href="#setup">"Set-up"</a>
+            <a href="#run">"Run"</a>
+            <a href="#artifacts">"Artifacts"</a>
+        </nav>
+        <main>
+            <section class="panel" id="setup" aria-labelledby="setup-title">
+                <h2 id="setup-title">"Set-up"</h2>
+                <TaskSection />
+                <FilesSection />
+                <ScriptSection />
+                <LimitsSection />
+            </section>
+            <RunPanel />
+            <ArtifactsPanel />
+        </main>
+        <DeletionDialog />
+    }
+}

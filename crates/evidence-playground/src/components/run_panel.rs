@@ -1,0 +1,83 @@
+use leptos::prelude::*;
+
+use super::meter::Meter;
+use super::outcome::Outcome;
+use super::timeline::Timeline;
+use crate::limits::LimitInputs;
+use crate::runner::Phase;
+use crate::script;
+use crate::state::Playground;
+
+/// The run: its controls, its figures, its steps, its end.
+#[component]
+pub fn RunPanel() -> impl IntoView {
+    let page = Playground::of_page();
+    let phase = move || page.phase.get();
+    let blocked = Memo::new(move |_| blocked(page));
+    let run_label = move || match phase() {
+        Phase::Ready | Phase::Running => "Run",
+        Phase::Paused => "Continue",
+        Phase::Ended => "Run again",
+    };
+    let stopped = move || blocked.get().is_some() || page.busy.get();
+    view! {
+        <section class="panel" id="run" aria-labelledby="run-title">
+            <div class="panel-head">
+                <h2 id="run-title">"Run"</h2>
+                <div class="row controls" role="group" aria-label="Run controls">
+                    <button
+                        type="button"
+                        class="primary"
+                        disabled=move || phase() == Phase::Running || stopped()
+                        on:click=move |_| page.run()
+                    >
+                        {run_label}
+                    </button>
+                    <button
+                        type="button"
+                        disabled=move || {
+                            matches!(phase(), Phase::Running | Phase::Ended) || stopped()
+                        }
+                        on:click=move |_| page.step()
+                    >
+                        "Step"
+                    </button>
+                    <button
+                        type="button"
+                        disabled=move || phase() != Phase::Running
+                        on:click=move |_| page.pause()
+                    >
+                        "Pause"
+                    </button>
+                    <button
+                        type="button"
+                        disabled=move || phase() == Phase::Ready
+                        on:click=move |_| page.reset()
+                    >
+                        "Reset"
+                    </button>
+                </div>
+            </div>
+            <p class="visually-hidden" role="status" aria-live="polite">
+                {move || page.announcement.get()}
+            </p>
+            {move || blocked.get().map(|reason| view! { <p class="hint">{reason}</p> })}
+            <Meter />
+            <Timeline />
+            <Outcome />
+        </section>
+    }
+}
+
+/// Why there can be no run, and what to do.
+fn blocked(page: Playground) -> Option<&'static str> {
+    if page.storage.with(Option::is_none) {
+        Some("Opening the store…")
+    } else if page.limits.with(LimitInputs::check).is_err() {
+        Some("Correct the limits to run.")
+    } else if page.script.with(|text| script::replies(text).is_empty()) {
+        Some("Write a script to run.")
+    } else {
+        None
+    }
+}

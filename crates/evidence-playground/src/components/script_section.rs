@@ -1,0 +1,113 @@
+use leptos::prelude::*;
+
+use crate::script;
+use crate::state::Playground;
+use crate::text::counted;
+
+/// The script that stands for a model, and what is wrong with it.
+#[component]
+pub fn ScriptSection() -> impl IntoView {
+    let page = Playground::of_page();
+    let problems = Memo::new(move |_| {
+        page.script
+            .with(|text| script::problems(text, &page.policy()))
+    });
+    let verdict = move || {
+        let replies = page.script.with(|text| script::replies(text)).len();
+        if problems.with(Vec::is_empty) {
+            format!("{}, all valid actions.", counted(replies, "line"))
+        } else {
+            format!(
+                "{} of {} would be an invalid action:",
+                problems.with(Vec::len),
+                counted(replies, "line")
+            )
+        }
+    };
+    let write = move |event: web_sys::SubmitEvent| {
+        event.prevent_default();
+        write_script(page);
+    };
+    view! {
+        <div class="field">
+            <label for="script">"Script: what the model replies, one JSON action a line"</label>
+            <textarea
+                id="script"
+                class="code"
+                rows="7"
+                spellcheck="false"
+                autocapitalize="off"
+                wrap="off"
+                aria-describedby="script-verdict"
+                aria-invalid=move || (!problems.with(Vec::is_empty)).to_string()
+                prop:value=move || page.script.get()
+                on:input:target=move |event| page.script.set(event.target().value())
+            />
+            <div id="script-verdict" aria-live="polite">
+                <p class="hint">{verdict}</p>
+                {move || {
+                    problems
+                        .get()
+                        .into_iter()
+                        .map(|problem| {
+                            view! {
+                                <p class="problem">
+                                    {format!("Line {}: {}.", problem.line, problem.message)}
+                                </p>
+                            }
+                        })
+                        .collect_view()
+                }}
+            </div>
+            <details class="explanation">
+                <summary>"Placeholders"</summary>
+                <p>"Two stand for what is not known before the run:"</p>
+                <dl>
+                    <dt>
+                        <code>"{{artifact_id}}"</code>
+                    </dt>
+                    <dd>"the id in the newest observation,"</dd>
+                    <dt>
+                        <code>"{{find:TEXT}}"</code>
+                    </dt>
+                    <dd>"the byte range of the first TEXT in that artifact."</dd>
+                </dl>
+                <p>
+                    "Tools: "<code>"list_files"</code>" and "<code>"read_file"</code>
+                    " with a path. A last line "<code>"{\"final\":\"…\"}"</code>" ends the run."
+                </p>
+            </details>
+            <form class="row needle" on:submit=write>
+                <label for="needle">"Text to find"</label>
+                <input
+                    id="needle"
+                    class="code"
+                    autocomplete="off"
+                    spellcheck="false"
+                    prop:value=move || page.needle.get()
+                    on:input:target=move |event| page.needle.set(event.target().value())
+                />
+                <button type="submit">"Write a script"</button>
+            </form>
+        </div>
+    }
+}
+
+/// Writes a script for the first file that holds the text to find.
+fn write_script(page: Playground) {
+    let needle = page.needle.get_untracked();
+    let found = page.files.with_untracked(|files| {
+        let holds = |bytes: &[u8]| {
+            needle.is_empty()
+                || std::str::from_utf8(bytes).is_ok_and(|text| text.contains(needle.as_str()))
+        };
+        files
+            .files()
+            .find(|(_, bytes)| holds(bytes))
+            .map(|(path, _)| path.to_owned())
+    });
+    match found {
+        Some(path) => page.write_script(&path, &needle),
+        None => page.notify("No file holds the text to find. Type a part of it, exactly."),
+    }
+}

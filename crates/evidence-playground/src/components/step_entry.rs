@@ -1,0 +1,91 @@
+use leptos::prelude::*;
+
+use super::exact_text::ExactText;
+use crate::runner::{Evidence, Step, badge};
+use crate::state::Playground;
+use crate::text::{counted, range};
+
+/// One step: what the model said, what it saw, and how many bytes went each way.
+#[component]
+pub fn StepEntry(
+    /// The step.
+    step: Step,
+) -> impl IntoView {
+    let page = Playground::of_page();
+    let heading = format!("step-{}", step.number);
+    let kind = match step.evidence {
+        Evidence::Inline => "inline",
+        Evidence::Externalized(_) => "bounded",
+        Evidence::Range(..) => "range",
+        Evidence::Refused => "refused",
+        Evidence::Final => "final",
+    };
+    let badge = badge(&step);
+    let shown_bytes = step.result.as_ref().map(String::len);
+    let out = match (step.complete_bytes, shown_bytes) {
+        (Some(complete), Some(shown)) if complete != shown => {
+            format!(
+                "{} shown of {}",
+                counted(shown, "byte"),
+                counted(complete, "byte")
+            )
+        }
+        (_, Some(shown)) => counted(shown, "byte"),
+        (_, None) => "nothing".to_owned(),
+    };
+    let look = match step.evidence {
+        Evidence::Externalized(id) => Some((id, None, "Show the artifact".to_owned())),
+        Evidence::Range(id, start, end) => Some((
+            id,
+            Some((start, end)),
+            format!("Show bytes {} in the artifact", range(start, end)),
+        )),
+        Evidence::Inline | Evidence::Refused | Evidence::Final => None,
+    };
+    let labelled_by = heading.clone();
+    view! {
+        <li class="step" data-kind=kind aria-labelledby=labelled_by>
+            <h3 class="step-head" id=heading>
+                <span class="step-number">{step.number}</span>
+                <span class="step-title">{step.title.clone()}</span>
+                <span class="badge">{badge}</span>
+            </h3>
+            <dl class="figures">
+                <div>
+                    <dt>"prompt in"</dt>
+                    <dd>{counted(step.prompt_bytes, "byte")}</dd>
+                </div>
+                <div>
+                    <dt>"reply out"</dt>
+                    <dd>{counted(step.reply.len(), "byte")}</dd>
+                </div>
+                <div>
+                    <dt>"result"</dt>
+                    <dd>{out}</dd>
+                </div>
+            </dl>
+            <h4>"The model said"</h4>
+            <ExactText label="What the model said" text=step.reply />
+            {step
+                .result
+                .map(|text| {
+                    view! {
+                        <h4>"It saw"</h4>
+                        <ExactText label="What the model saw" text />
+                    }
+                })}
+            {look
+                .map(|(id, selection, label)| {
+                    view! {
+                        <button
+                            type="button"
+                            class="quiet"
+                            on:click=move |_| page.look_at(id, selection)
+                        >
+                            {label}
+                        </button>
+                    }
+                })}
+        </li>
+    }
+}

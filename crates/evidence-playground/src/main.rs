@@ -1,0 +1,26 @@
+//! The playground page: a scripted model works through real logs, and everything that the model
+//! sees, asks for and leaves behind can be looked at byte for byte.
+//!
+//! The page holds no rule about bytes. It shows what `evidence-core` decides, what `evidence-store`
+//! keeps and what `evidence-agent` runs.
+
+mod artifacts;
+mod browser;
+mod components;
+mod intake;
+mod limits;
+mod measured;
+mod runner;
+mod samples;
+mod script;
+mod state;
+mod storage;
+mod text;
+
+use leptos::prelude::*;
+
+use crate::components::App;
+
+fn main() {
+    mount_to_body(App);
+}

@@ -1,0 +1,154 @@
+//! What the page knows, in one struct of signals that every component shares.
+
+use evidence_agent::workspace::MemoryTree;
+use evidence_agent::{RunOutcome, ToolPolicy};
+use evidence_core::{ArtifactDescriptor, ArtifactId, EvidenceLimits};
+use leptos::prelude::*;
+use web_sys::BroadcastChannel;
+
+use crate::artifacts::Loaded;
+use crate::limits::{LimitInputs, policy};
+use crate::runner::{Phase, Session, Step};
+use crate::samples::Sample;
+use crate::storage::Artifacts;
+
+/// The page's state. It is `Copy`: a handle to signals that live as long as the page.
+#[derive(Debug, Clone, Copy)]
+pub struct Playground {
+    /// What the model is asked.
+    pub task: RwSignal<String>,
+    /// The files that it may read.
+    pub files: RwSignal<MemoryTree>,
+    /// The samples that can be loaded.
+    pub samples: RwSignal<Vec<Sample>>,
+    /// The sample that is loaded.
+    pub sample: RwSignal<Option<String>>,
+    /// The limits, as typed.
+    pub limits: RwSignal<LimitInputs>,
+    /// The script, as typed.
+    pub script: RwSignal<String>,
+    /// The script as the page wrote it last, to tell whether a person changed it.
+    pub written_script: RwSignal<String>,
+    /// The text that a written script looks for.
+    pub needle: RwSignal<String>,
+
+    /// Where the run stands.
+    pub phase: RwSignal<Phase>,
+    /// Whether a step is being carried out.
+    pub busy: RwSignal<bool>,
+    /// The steps so far.
+    pub steps: RwSignal<Vec<Step>>,
+    /// How the run ended.
+    pub outcome: RwSignal<Option<RunOutcome>>,
+    /// The first messages of the run: instructions and task.
+    pub opening: RwSignal<Vec<String>>,
+    /// The limits that the run began with.
+    pub run_limits: RwSignal<EvidenceLimits>,
+    /// The run itself, while no step is being carried out.
+    pub session: StoredValue<Option<Session>, LocalStorage>,
+    /// Counts runs and pauses, so that what an old one left over knows that it is old.
+    pub turn: StoredValue<u64>,
+
+    /// Where artifacts are kept; none while it is being opened.
+    pub storage: RwSignal<Option<Artifacts>, LocalStorage>,
+    /// Where other tabs are told that artifacts came or went.
+    pub channel: StoredValue<Option<BroadcastChannel>, LocalStorage>,
+    /// Why artifacts will not survive a reload, if they will not.
+    pub not_kept: RwSignal<Option<String>>,
+    /// Every artifact that is kept.
+    pub artifacts: RwSignal<Vec<ArtifactDescriptor>>,
+    /// The artifact that is looked at.
+    pub selected: RwSignal<Option<ArtifactId>>,
+    /// Its bytes.
+    pub loaded: RwSignal<Loaded>,
+    /// The bytes that are looked at.
+    pub selection: RwSignal<Option<(usize, usize)>>,
+    /// What is about to be deleted, once it is confirmed.
+    pub deletion: RwSignal<Option<Deletion>>,
+
+    /// What went wrong or must be known, the newest last.
+    pub notices: RwSignal<Vec<Notice>>,
+    /// What screen readers are told about the run.
+    pub announcement: RwSignal<String>,
+}
+
+/// What is to be deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Deletion {
+    /// One artifact.
+    One(ArtifactId),
+    /// Every artifact.
+    All,
+}
+
+/// A sentence for the user, until it is dismissed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notice {
+    /// Tells notices of the same text apart.
+    pub id: u64,
+    /// What happened and what to do.
+    pub text: String,
+}
+
+impl Playground {
+    /// The state of an empty page.
+    pub fn new() -> Self {
+        Self {
+            task: RwSignal::default(),
+            files: RwSignal::default(),
+            samples: RwSignal::default(),
+            sample: RwSignal::default(),
+            limits: RwSignal::default(),
+            script: RwSignal::default(),
+            written_script: RwSignal::default(),
+            needle: RwSignal::default(),
+            phase: RwSignal::default(),
+            busy: RwSignal::default(),
+            steps: RwSignal::default(),
+            outcome: RwSignal::default(),
+            opening: RwSignal::default(),
+            run_limits: RwSignal::default(),
+            session: StoredValue::new_local(None),
+            turn: StoredValue::new(0),
+            storage: RwSignal::new_local(None),
+            channel: StoredValue::new_local(None),
+            not_kept: RwSignal::default(),
+            artifacts: RwSignal::default(),
+            selected: RwSignal::default(),
+            loaded: RwSignal::default(),
+            selection: RwSignal::default(),
+            deletion: RwSignal::default(),
+            notices: RwSignal::default(),
+            announcement: RwSignal::default(),
+        }
+    }
+
+    /// The state of the page that a component belongs to.
+    pub fn of_page() -> Self {
+        expect_context()
+    }
+
+    /// What the model may do.
+    pub fn policy(self) -> ToolPolicy {
+        policy()
+    }
+
+    /// Tells the user something.
+    pub fn notify(self, text: impl Into<String>) {
+        let text = text.into();
+        self.notices.update(|notices| {
+            // Saying it twice does not help.
+            if notices.iter().any(|notice| notice.text == text) {
+                return;
+            }
+            let id = notices.last().map_or(0, |notice| notice.id + 1);
+            notices.push(Notice { id, text });
+        });
+    }
+
+    /// Takes a notice away.
+    pub fn dismiss(self, id: u64) {
+        self.notices
+            .update(|notices| notices.retain(|notice| notice.id != id));
+    }
+}

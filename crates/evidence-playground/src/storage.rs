@@ -1,0 +1,105 @@
+//! Where the page keeps artifacts: the browser's database, or memory where there is none.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use evidence_store::{ArtifactStore, Batch, Key, MemoryStore, Scope, Store, StoreError};
+
+#[cfg(target_arch = "wasm32")]
+use evidence_store::IndexedDbStore;
+
+/// The page's artifacts.
+pub type Artifacts = ArtifactStore<PageStore>;
+
+/// The page's artifacts among those of others that share the database.
+const SCOPE: &str = "playground";
+
+/// One store behind one type, so that nothing else of the page knows which it is.
+#[derive(Debug, Clone)]
+pub enum PageStore {
+    /// Artifacts survive a reload.
+    #[cfg(target_arch = "wasm32")]
+    IndexedDb(IndexedDbStore),
+    /// Artifacts live as long as the page.
+    Memory(Arc<MemoryStore>),
+}
+
+/// What the page opened.
+#[derive(Debug, Clone)]
+pub struct Opened {
+    /// The artifacts, ready for use.
+    pub artifacts: Artifacts,
+    /// Why they will not survive a reload, if they will not.
+    pub not_kept: Option<String>,
+}
+
+/// Opens the browser's database, or memory in its place.
+pub async fn open() -> Result<Opened, String> {
+    let scope: Scope = SCOPE
+        .parse()
+        .map_err(|error: evidence_store::artifacts::InvalidScope| error.to_string())?;
+    let (store, not_kept) = match open_database().await {
+        Ok(store) => (store, None),
+        Err(error) => (
+            PageStore::Memory(Arc::new(MemoryStore::new())),
+            Some(error.to_string()),
+        ),
+    };
+    Ok(Opened {
+        artifacts: ArtifactStore::new(store, scope),
+        not_kept,
+    })
+}
+
+#[cfg(target_arch = "wasm32")]
+async fn open_database() -> Result<PageStore, StoreError> {
+    IndexedDbStore::open(IndexedDbStore::DEFAULT_NAME)
+        .await
+        .map(PageStore::IndexedDb)
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+#[expect(clippy::unused_async, reason = "the browser's counterpart waits")]
+async fn open_database() -> Result<PageStore, StoreError> {
+    Err(StoreError::Unavailable {
+        reason: "only browsers have IndexedDB".to_owned(),
+    })
+}
+
+/// Asks the browser not to delete the artifacts when space runs short; whether it promised that.
+#[cfg(target_arch = "wasm32")]
+pub async fn persist() -> bool {
+    evidence_store::persist().await
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+#[expect(clippy::unused_async, reason = "the browser's counterpart waits")]
+pub async fn persist() -> bool {
+    false
+}
+
+impl Store for PageStore {
+    async fn get(&self, keys: &[Key]) -> Result<Vec<Option<Bytes>>, StoreError> {
+        match self {
+            #[cfg(target_arch = "wasm32")]
+            Self::IndexedDb(store) => store.get(keys).await,
+            Self::Memory(store) => store.get(keys).await,
+        }
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<Key>, StoreError> {
+        match self {
+            #[cfg(target_arch = "wasm32")]
+            Self::IndexedDb(store) => store.list(prefix).await,
+            Self::Memory(store) => store.list(prefix).await,
+        }
+    }
+
+    async fn commit(&self, batch: Batch) -> Result<(), StoreError> {
+        match self {
+            #[cfg(target_arch = "wasm32")]
+            Self::IndexedDb(store) => store.commit(batch).await,
+            Self::Memory(store) => store.commit(batch).await,
+        }
+    }
+}

@@ -1,0 +1,17 @@
+// Starts the page's WebAssembly. The Content-Security-Policy allows no inline script, so that this
+// file does what trunk's own would: it takes the two addresses from the preloads that trunk writes.
+
+const starting = document.getElementById("starting");
+try {
+  const code = document.querySelector('link[rel="modulepreload"]').href;
+  const wasm = document.querySelector('link[rel="preload"][as="fetch"]').href;
+  const { default: start } = await import(code);
+  await start({ module_or_path: wasm });
+  starting.remove();
+} catch (error) {
+  starting.setAttribute("role", "alert");
+  starting.textContent =
+    `The page could not start: ${error.message}. ` +
+    "Reload it; if that does not help, use a current browser with WebAssembly enabled.";
+  throw error;
+}

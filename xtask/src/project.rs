@@ -1,0 +1,102 @@
+//! Where the project's files are, and where this machine keeps what set-up
+//! made.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+/// The directories that the commands work in.
+#[derive(Clone, Debug)]
+pub struct Project {
+    root: PathBuf,
+    cache: PathBuf,
+}
+
+impl Project {
+    /// Finds the checkout that this program was compiled from, and the cache
+    /// of the user who runs it.
+    pub fn locate() -> Result<Self> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .parent()
+            .context("xtask has no directory above it")?;
+        Ok(Self {
+            root: root.to_owned(),
+            cache: cache_home(env::var_os("XDG_CACHE_HOME"), env::var_os("HOME"))?
+                .join("bounded-evidence"),
+        })
+    }
+
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The deployable page.
+    pub fn dist(&self) -> PathBuf {
+        self.root.join("dist")
+    }
+
+    /// Where cargo puts what it builds.
+    pub fn target(&self) -> PathBuf {
+        self.root.join("target")
+    }
+
+    /// Intermediate files of these commands.
+    pub fn scratch(&self) -> PathBuf {
+        self.target().join("xtask")
+    }
+
+    /// What set-up made, shared by all checkouts of one user.
+    pub fn cache(&self) -> &Path {
+        &self.cache
+    }
+
+    /// The root of `cargo install`.
+    pub fn tools(&self) -> PathBuf {
+        self.cache.join("tools")
+    }
+
+    /// The directory of the workspace's crate of this name, if it is there.
+    pub fn member(&self, name: &str) -> Option<PathBuf> {
+        let directory = self.root.join("crates").join(name);
+        directory.join("Cargo.toml").is_file().then_some(directory)
+    }
+}
+
+/// The XDG base directory rule: an absolute `XDG_CACHE_HOME`, else `~/.cache`.
+fn cache_home(
+    xdg_cache_home: Option<std::ffi::OsString>,
+    home: Option<std::ffi::OsString>,
+) -> Result<PathBuf> {
+    let configured = xdg_cache_home
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute());
+    match configured {
+        Some(path) => Ok(path),
+        None => Ok(
+            PathBuf::from(home.context("HOME is not set; set it or XDG_CACHE_HOME")?)
+                .join(".cache"),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cache_follows_the_xdg_rule() {
+        let home = || Some("/home/a".into());
+        assert_eq!(
+            cache_home(Some("/c".into()), home()).unwrap(),
+            Path::new("/c")
+        );
+        assert_eq!(
+            cache_home(None, home()).unwrap(),
+            Path::new("/home/a/.cache")
+        );
+        let relative = cache_home(Some("c".into()), home()).unwrap();
+        assert_eq!(relative, Path::new("/home/a/.cache"));
+        assert!(cache_home(None, None).is_err());
+    }
+}

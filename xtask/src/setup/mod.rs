@@ -1,0 +1,178 @@
+//! Finds what a command needs on this machine, and obtains what is missing.
+//!
+//! What is already there is used as it is. What is not is announced with the
+//! reason before it is obtained: Debian packages by apt-get (as root only;
+//! another user is told the command), everything else into the user's cache
+//! and the checkout. A second run finds it all and needs no network.
+
+mod browser;
+mod debian;
+mod node;
+mod tools;
+mod wasm_target;
+
+use std::env;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+pub use self::browser::Browser;
+use self::tools::CargoTool;
+pub use self::wasm_target::TARGET as WASM_TARGET;
+use self::wasm_target::{Search, WasmToolchain};
+use crate::process;
+use crate::project::Project;
+
+/// One thing that a command needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// A Rust toolchain that compiles for wasm32-unknown-unknown.
+    WasmTarget,
+    /// wasm-bindgen's command, of the version in Cargo.lock.
+    WasmBindgen,
+    /// The bundler of the page.
+    Trunk,
+    /// The builder and test runner of the library for JavaScript.
+    WasmPack,
+    /// The packages of package.json, with wasm-opt among them.
+    NodePackages,
+    /// Chromium and its driver.
+    Browser,
+}
+
+/// What set-up found: the programs that the commands start, and how.
+pub struct Environment {
+    project: Project,
+    toolchain: Option<WasmToolchain>,
+    browser: Option<Browser>,
+}
+
+impl Environment {
+    pub fn project(&self) -> &Project {
+        &self.project
+    }
+
+    /// A program that builds for WebAssembly or finds its own tools on the
+    /// search path, started at the project's root.
+    pub fn tool(&self, name: &str) -> Result<Command> {
+        let directories = self.tool_directories();
+        let path = process::find_program(name, directories.iter().cloned())
+            .or_else(|| process::find_on_path(name))
+            .with_context(|| format!("{name} is not installed"))?;
+        let mut command = process::command(path);
+        command
+            .current_dir(self.project.root())
+            .env("PATH", search_path(&directories)?);
+        if let Some(toolchain) = &self.toolchain {
+            toolchain.select(&mut command);
+        }
+        Ok(command)
+    }
+
+    pub fn browser(&self) -> Result<&Browser> {
+        self.browser
+            .as_ref()
+            .context("this command did not ask for a browser")
+    }
+
+    /// Node, told which browser to start.
+    pub fn node_with_browser(&self) -> Result<Command> {
+        let browser = self.browser()?;
+        let mut node = self.tool("node")?;
+        node.env("CHROMIUM", &browser.chromium);
+        Ok(node)
+    }
+
+    fn tool_directories(&self) -> Vec<PathBuf> {
+        let toolchain = self.toolchain.as_ref().and_then(WasmToolchain::programs);
+        toolchain
+            .into_iter()
+            .chain([
+                self.project.tools().join("bin"),
+                node::programs(&self.project),
+            ])
+            .collect()
+    }
+}
+
+/// The cargo that runs this program, at the project's root.
+pub fn native_cargo(project: &Project) -> Command {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = process::command(cargo);
+    command.current_dir(project.root());
+    command
+}
+
+/// Finds or obtains everything in `needs`.
+pub fn prepare(project: &Project, needs: &[Need]) -> Result<Environment> {
+    let needed = |need| needs.contains(&need);
+
+    // Everything that only apt-get can bring is found first, so that a user
+    // who is not root is told one command, once.
+    let mut packages = Vec::new();
+    let mut toolchain = None;
+    let mut build_toolchain = false;
+    if needed(Need::WasmTarget) {
+        match wasm_target::search(project)? {
+            Search::Ready(found) => toolchain = Some(found),
+            Search::Parts => build_toolchain = true,
+            Search::Nothing => {
+                packages.push(wasm_target::packages()?);
+                build_toolchain = true;
+            }
+        }
+    }
+    let mut browser = None;
+    if needed(Need::Browser) {
+        browser = browser::locate();
+        if browser.is_none() {
+            packages.push(browser::packages());
+        }
+    }
+    debian::install(&packages)?;
+
+    if build_toolchain {
+        toolchain = Some(wasm_target::build(project)?);
+    }
+    if needed(Need::Browser) && browser.is_none() {
+        browser = Some(browser::locate().context("Chromium was installed but is not on the PATH")?);
+    }
+    for tool in tools(project, needs)? {
+        tool.ensure(project)?;
+    }
+    if needed(Need::NodePackages) {
+        node::ensure(project)?;
+    }
+    Ok(Environment {
+        project: project.clone(),
+        toolchain,
+        browser,
+    })
+}
+
+fn tools(project: &Project, needs: &[Need]) -> Result<Vec<CargoTool>> {
+    let mut tools = Vec::new();
+    for need in needs {
+        match need {
+            Need::WasmBindgen => tools.push(CargoTool::wasm_bindgen(project)?),
+            Need::Trunk => tools.push(CargoTool::trunk()),
+            Need::WasmPack => tools.push(CargoTool::wasm_pack()),
+            Need::WasmTarget | Need::NodePackages | Need::Browser => {}
+        }
+    }
+    Ok(tools)
+}
+
+/// These directories, then the PATH of this program.
+fn search_path(first: &[PathBuf]) -> Result<OsString> {
+    let inherited = env::var_os("PATH").unwrap_or_default();
+    let directories = first.iter().cloned().chain(env::split_paths(&inherited));
+    env::join_paths(directories).context("a directory of the PATH has a colon in its name")
+}
+
+/// Tells what set-up is about to do.
+fn announce(text: &str) {
+    eprintln!("set-up: {text}");
+}

@@ -1,0 +1,313 @@
+//! Runs every test of the project and counts what passed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+
+use crate::conformance::{self, BrowserChecks};
+use crate::project::Project;
+use crate::serve::Server;
+use crate::setup::{self, Environment, Need};
+use crate::tally::{Runner, Tally};
+use crate::{page, process, size};
+
+/// Tests that are run together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Group {
+    /// Formatting, lints and documentation.
+    Lint,
+    /// The tests and the recorded vectors on this machine.
+    Native,
+    /// The same in Chromium, and the page from end to end.
+    Browser,
+    /// The sizes of what is shipped.
+    Size,
+}
+
+const BROWSER_NEEDS: &[Need] = &[
+    Need::WasmTarget,
+    Need::WasmBindgen,
+    Need::Trunk,
+    Need::NodePackages,
+    Need::WasmPack,
+    Need::Browser,
+];
+
+/// The path that the page is tested at: a project's path on a shared host.
+const PAGE_BASE: &str = "/some/project/path/";
+
+/// Runs the groups, all of them when none is named; one that fails does not
+/// keep the next from running. The last line printed is the count.
+pub fn run(project: &Project, groups: &[Group]) -> ExitCode {
+    let wanted = |group| groups.is_empty() || groups.contains(&group);
+    let mut run = Run::default();
+    // Set-up comes first, so that what it needs of the user is told early.
+    let needs = match (wanted(Group::Browser), wanted(Group::Size)) {
+        (true, _) => BROWSER_NEEDS,
+        (false, true) => size::NEEDS,
+        (false, false) => &[],
+    };
+    let environment = run.attempt("set-up", || setup::prepare(project, needs));
+    if wanted(Group::Lint) {
+        lint(&mut run, project);
+    }
+    if wanted(Group::Native) {
+        native(&mut run, project);
+    }
+    if let Some(environment) = environment
+        && (wanted(Group::Browser) || wanted(Group::Size))
+    {
+        let built = run.attempt("page build", || page::build(&environment));
+        if wanted(Group::Browser) {
+            browser(&mut run, &environment, built.is_some());
+        }
+        if wanted(Group::Size) && built.is_some() {
+            run.step("size", || size::check(&environment));
+        }
+    }
+    run.close()
+}
+
+fn lint(run: &mut Run, project: &Project) {
+    let cargo = |arguments: &[&str]| {
+        let mut cargo = setup::native_cargo(project);
+        cargo.args(arguments);
+        cargo
+    };
+    run.check("format", cargo(&["fmt", "--all", "--check"]));
+    let lints = [
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--locked",
+        "--",
+        "-D",
+        "warnings",
+    ];
+    run.check("lints", cargo(&lints));
+    let mut documentation = cargo(&["doc", "--workspace", "--no-deps", "--locked"]);
+    documentation.env("RUSTDOCFLAGS", "-D warnings");
+    run.check("documentation", documentation);
+}
+
+fn native(run: &mut Run, project: &Project) {
+    let mut tests = setup::native_cargo(project);
+    tests.args(["test", "--workspace", "--no-fail-fast", "--locked"]);
+    run.tests("tests", Runner::Cargo, || Ok(tests));
+    run.tests("vectors", Runner::Conformance, || {
+        Ok(conformance::native(project, &vectors(project)?))
+    });
+}
+
+fn browser(run: &mut Run, environment: &Environment, page_is_built: bool) {
+    let project = environment.project();
+    for directory in crates_with_browser_tests(project) {
+        let name = directory.file_name().unwrap_or_default().to_string_lossy();
+        run.tests(&format!("{name} in the browser"), Runner::Cargo, || {
+            wasm_pack_test(environment, &directory)
+        });
+    }
+    run.step("vectors in the browser", || {
+        let checks = BrowserChecks::start(environment)?;
+        let mut command = checks.command(environment, &vectors(project)?)?;
+        counted(Runner::Conformance, &mut command)
+    });
+    if page_is_built {
+        run.step("page from end to end", || page_tests(environment));
+    }
+}
+
+/// The crates that say, by a webdriver.json, that they have tests to be run
+/// in a browser.
+fn crates_with_browser_tests(project: &Project) -> Vec<PathBuf> {
+    let crates = fs::read_dir(project.root().join("crates"));
+    let mut found: Vec<PathBuf> = crates
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.join("webdriver.json").is_file())
+        .collect();
+    found.sort();
+    found
+}
+
+fn wasm_pack_test(environment: &Environment, directory: &Path) -> Result<Command> {
+    let mut command = environment.tool("wasm-pack")?;
+    command
+        .args(["test", "--headless", "--chrome", "--chromedriver"])
+        .arg(&environment.browser()?.chromedriver)
+        .args(["--mode", "no-install"])
+        .arg(directory)
+        // Seconds; a slow machine needs more than the default of 20.
+        .env("WASM_BINDGEN_TEST_TIMEOUT", "180");
+    Ok(command)
+}
+
+/// The recorded vectors of contract A.
+fn vectors(project: &Project) -> Result<Vec<PathBuf>> {
+    files_ending(&project.root().join("tests/vectors"), ".jsonl")
+}
+
+/// The tests in tests/browser/, against the page as a static host serves it.
+fn page_tests(environment: &Environment) -> Result<Tally> {
+    let project = environment.project();
+    let server = Server::start(&project.dist(), PAGE_BASE, 0)?;
+    let mut node = environment.node_with_browser()?;
+    node.args(["--test", "--test-reporter=spec", "--test-timeout=180000"])
+        .args(files_ending(
+            &project.root().join("tests/browser"),
+            ".test.mjs",
+        )?)
+        .env("PAGE_URL", server.url());
+    counted(Runner::Node, &mut node)
+}
+
+fn files_ending(directory: &Path, ending: &str) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    let entries =
+        fs::read_dir(directory).with_context(|| format!("cannot read {}", directory.display()))?;
+    for entry in entries {
+        let path = entry?.path();
+        if path.to_string_lossy().ends_with(ending) {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Runs tests and adds up what they report. A runner that fails without a
+/// failed test, because something did not compile, is one failure.
+fn counted(runner: Runner, command: &mut Command) -> Result<Tally> {
+    let mut tally = Tally::default();
+    let status = process::run_by_line(command, |line| {
+        let counts = runner.count(line);
+        tally += counts.unwrap_or_default();
+        // The only line of its form is to be this program's last.
+        runner != Runner::Conformance || counts.is_none()
+    })?;
+    if !status.success() && tally.failed == 0 {
+        tally += Tally::FAIL;
+    }
+    Ok(tally)
+}
+
+/// The steps so far.
+#[derive(Default)]
+struct Run {
+    total: Tally,
+    failed_steps: Vec<String>,
+}
+
+impl Run {
+    /// A command that passes or fails as a whole.
+    fn check(&mut self, name: &str, mut command: Command) {
+        self.step(name, || process::run(&mut command).map(|()| Tally::PASS));
+    }
+
+    /// A command that runs many tests.
+    fn tests(&mut self, name: &str, runner: Runner, command: impl FnOnce() -> Result<Command>) {
+        self.step(name, || counted(runner, &mut command()?));
+    }
+
+    /// Something that later steps stand on.
+    fn attempt<T>(&mut self, name: &str, action: impl FnOnce() -> Result<T>) -> Option<T> {
+        let mut made = None;
+        self.step(name, || {
+            made = Some(action()?);
+            Ok(Tally::PASS)
+        });
+        made
+    }
+
+    fn step(&mut self, name: &str, action: impl FnOnce() -> Result<Tally>) {
+        println!("\n== {name}");
+        let start = Instant::now();
+        let tally = action().unwrap_or_else(|error| {
+            println!("error: {error:#}");
+            Tally::FAIL
+        });
+        self.total += tally;
+        let seconds = start.elapsed().as_secs_f64();
+        if tally.failed == 0 {
+            println!("== {name}: all {} passed in {seconds:.1} s", tally.passed);
+        } else {
+            println!("== {name}: {} FAILED in {seconds:.1} s", tally.failed);
+            self.failed_steps.push(name.to_owned());
+        }
+    }
+
+    fn close(self) -> ExitCode {
+        println!();
+        if !self.failed_steps.is_empty() {
+            println!("Failed: {}", self.failed_steps.join(", "));
+        }
+        println!("{}", self.total);
+        self.total.exit_code()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = process::command("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn a_failing_step_does_not_stop_the_next() {
+        let mut run = Run::default();
+        run.check("first", shell("exit 1"));
+        run.check("second", shell("exit 0"));
+        run.tests("third", Runner::Conformance, || {
+            Ok(shell("echo '5 passed, 2 failed'; exit 1"))
+        });
+        assert_eq!(run.attempt("fourth", || Ok(1)), Some(1));
+        assert_eq!(
+            run.total,
+            Tally {
+                passed: 7,
+                failed: 3
+            }
+        );
+        assert_eq!(run.failed_steps, ["first", "third"]);
+    }
+
+    #[test]
+    fn a_runner_that_could_not_run_is_one_failure() {
+        let tally = counted(Runner::Cargo, &mut shell("echo does not compile; exit 101"));
+        assert_eq!(tally.unwrap(), Tally::FAIL);
+        let tally = counted(
+            Runner::Cargo,
+            &mut shell("echo 'test result: ok. 2 passed; 0 failed; 0 ignored'"),
+        );
+        assert_eq!(
+            tally.unwrap(),
+            Tally {
+                passed: 2,
+                failed: 0
+            }
+        );
+    }
+
+    #[test]
+    fn files_are_found_by_their_ending_in_order() {
+        let directory = tempfile::tempdir().unwrap();
+        for name in ["b.test.mjs", "a.test.mjs", "helper.mjs"] {
+            fs::write(directory.path().join(name), "").unwrap();
+        }
+        let files = files_ending(directory.path(), ".test.mjs").unwrap();
+        assert_eq!(
+            files,
+            ["a.test.mjs", "b.test.mjs"].map(|name| directory.path().join(name))
+        );
+    }
+}
