@@ -43,7 +43,7 @@ impl ToolName {
     }
 
     /// The fields that an action must have, and those that it may have.
-    const fn fields(self) -> (&'static [&'static str], &'static [&'static str]) {
+    pub const fn fields(self) -> (&'static [&'static str], &'static [&'static str]) {
         match self {
             Self::ListFiles => (&[], &["path"]),
             Self::ReadFile => (&["path"], &[]),

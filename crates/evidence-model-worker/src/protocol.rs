@@ -1,6 +1,6 @@
 //! The messages between page and worker.
 
-use evidence_qwen::Message;
+use evidence_agent::Message;
 use evidence_qwen::constraint::Tool;
 use serde::{Deserialize, Serialize};
 

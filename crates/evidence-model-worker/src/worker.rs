@@ -230,7 +230,7 @@ impl Worker {
     async fn generate(
         &self,
         model: &mut Model,
-        messages: &[evidence_qwen::Message],
+        messages: &[evidence_agent::Message],
         options: GenerateOptions,
         reply: Reply,
     ) -> Result<Event, String> {

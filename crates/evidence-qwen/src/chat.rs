@@ -1,5 +1,6 @@
 //! The checkpoint's chat template.
 
+use evidence_agent::Message;
 use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value, context};
 use serde::{Deserialize, Serialize};
 
@@ -21,34 +22,6 @@ pub enum TemplateError {
     /// The tools are not JSON.
     #[error("the tools are not valid JSON: {0}")]
     MalformedTools(String),
-}
-
-/// Who speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Role {
-    /// The instructions.
-    System,
-    /// The person, or the loop that answers for the tools.
-    User,
-    /// The model.
-    Assistant,
-}
-
-/// One message of a conversation.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Message {
-    /// Who speaks.
-    pub role: Role,
-    /// What is said.
-    pub content: String,
-}
-
-impl Message {
-    /// A message.
-    pub fn new(role: Role, content: impl Into<String>) -> Self {
-        Self { role, content: content.into() }
-    }
 }
 
 /// A compiled chat template.
@@ -211,6 +184,8 @@ impl serde_json::ser::Formatter for PythonFormatter {
 
 #[cfg(test)]
 mod tests {
+    use evidence_agent::Role;
+
     use super::*;
 
     fn template(source: &str) -> ChatTemplate {

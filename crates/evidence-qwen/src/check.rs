@@ -2,9 +2,9 @@
 
 use std::fmt;
 
+use evidence_agent::Message;
 use serde::Deserialize;
 
-use crate::chat::Message;
 use crate::checkpoint::MAX_JSON_BYTES;
 use crate::model::{GenerateError, Model, Options, Step};
 use crate::source::{CheckpointSource, SourceError, read_text};

@@ -4,6 +4,7 @@
 //! that would leave the grammar are masked; inside a string nearly all stay,
 //! so the text is the model's own.
 
+use evidence_agent::action::ToolName;
 use serde::{Deserialize, Serialize};
 
 use crate::tokenizer::TokenBytes;
@@ -76,6 +77,26 @@ impl ActionSchema {
             }
         }
         Ok(Self { tools })
+    }
+
+    /// The actions of the loop with these tools.
+    pub fn for_tools(tools: &[ToolName]) -> Self {
+        let tools = tools
+            .iter()
+            .map(|tool| {
+                let (required, optional) = tool.fields();
+                let field = |name: &&str, required| Field {
+                    name: (*name).to_owned(),
+                    // The one field that is no string.
+                    kind: if *name == "argv" { FieldKind::Texts } else { FieldKind::Text },
+                    required,
+                };
+                let required = required.iter().map(|name| field(name, true));
+                let optional = optional.iter().map(|name| field(name, false));
+                Tool { name: tool.as_str().to_owned(), fields: required.chain(optional).collect() }
+            })
+            .collect();
+        Self { tools }
     }
 
     /// The state after a byte, `None` when the byte leaves the grammar.
@@ -459,21 +480,8 @@ impl<'a> Constraint<'a> {
 mod tests {
     use super::*;
 
-    fn field(name: &str, kind: FieldKind, required: bool) -> Field {
-        Field { name: name.to_owned(), kind, required }
-    }
-
     fn schema() -> ActionSchema {
-        let text = |name| field(name, FieldKind::Text, true);
-        let tool = |name: &str, fields| Tool { name: name.to_owned(), fields };
-        ActionSchema::new(vec![
-            tool("list_files", vec![field("path", FieldKind::Text, false)]),
-            tool("read_file", vec![text("path")]),
-            tool("write_file", vec![text("path"), text("content")]),
-            tool("edit_file", vec![text("path"), text("old"), text("new")]),
-            tool("run_command", vec![field("argv", FieldKind::Texts, true)]),
-        ])
-        .unwrap()
+        ActionSchema::for_tools(&ToolName::ALL)
     }
 
     /// Whether a reply is in the grammar, and whether it is complete.

@@ -2,7 +2,9 @@
 
 use std::ops::ControlFlow;
 
-use crate::chat::{ChatTemplate, Message, TemplateError, TokenizerConfig};
+use evidence_agent::Message;
+
+use crate::chat::{ChatTemplate, TemplateError, TokenizerConfig};
 use crate::checkpoint::{CheckpointError, MAX_JSON_BYTES, read_config};
 use crate::config::Config;
 use crate::constraint::{ActionSchema, Constraint, TokenClasses};

@@ -5,12 +5,13 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use evidence_qwen::check::{Subject, check};
-use evidence_qwen::constraint::{ActionSchema, Field, FieldKind, Tool};
+use evidence_agent::action::{Action, ToolName};
+use evidence_agent::{Message, Role};
+use evidence_qwen::constraint::ActionSchema;
 use evidence_qwen::sampling::Sampling;
 use evidence_qwen::source::Folder;
-use evidence_qwen::{Backend, Finish, Message, Model, Options, Role, Step};
+use evidence_qwen::{Backend, Finish, Model, Options, Step};
 use pollster::block_on;
-use serde_json::Value;
 
 fn folder() -> Folder {
     Folder::new(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/qwen3-chat"))
@@ -37,58 +38,19 @@ fn the_authors_sampling_is_offered() {
     assert_eq!((sampling.top_k, sampling.top_p), (20, 0.95));
 }
 
-fn schema() -> ActionSchema {
-    let field = |name: &str, kind, required| Field { name: name.to_owned(), kind, required };
-    let tool = |name: &str, fields| Tool { name: name.to_owned(), fields };
-    ActionSchema::new(vec![
-        tool("list_files", vec![field("path", FieldKind::Text, false)]),
-        tool(
-            "edit_file",
-            vec![
-                field("path", FieldKind::Text, true),
-                field("old", FieldKind::Text, true),
-                field("new", FieldKind::Text, true),
-            ],
-        ),
-        tool("run_command", vec![field("argv", FieldKind::Texts, true)]),
-    ])
-    .unwrap()
-}
-
-fn is_action(reply: &str) -> bool {
-    let Ok(Value::Object(fields)) = serde_json::from_str(reply) else { return false };
-    let text = |name: &str| fields.get(name).is_some_and(Value::is_string);
-    let names: Vec<&str> = fields.keys().map(String::as_str).collect();
-    match fields.get("tool").and_then(Value::as_str) {
-        None => names == ["final"] && fields["final"].as_str().is_some_and(|t| !t.trim().is_empty()),
-        Some("list_files") => names == ["tool"] || (names == ["path", "tool"] && text("path")),
-        Some("edit_file") => {
-            names == ["new", "old", "path", "tool"]
-                && ["new", "old", "path"].iter().all(|name| text(name))
-        }
-        Some("run_command") => {
-            names == ["argv", "tool"]
-                && fields["argv"].as_array().is_some_and(|items| {
-                    !items.is_empty()
-                        && items.iter().all(|item| item.as_str().is_some_and(|t| !t.is_empty()))
-                })
-        }
-        Some(_) => false,
-    }
-}
-
 /// A model that was never trained says anything, so what is an action is the
 /// constraint's doing.
 #[test]
 fn a_constrained_reply_is_an_action() {
     let mut model = load();
     let messages = [Message::new(Role::User, "Fix it.")];
+    let tools = [ToolName::ListFiles, ToolName::EditFile, ToolName::RunCommand];
     let mut complete = 0;
     for seed in 0..30 {
         let options = Options {
             sampling: Sampling { temperature: 1.0, seed, ..Sampling::GREEDY },
             max_tokens: 300,
-            constraint: Some(schema()),
+            constraint: Some(ActionSchema::for_tools(&tools)),
             ..Options::default()
         };
         let mut finish = None;
@@ -100,7 +62,7 @@ fn a_constrained_reply_is_an_action() {
         }))
         .unwrap();
         if finish == Some(Finish::Stop) {
-            assert!(is_action(&reply), "{seed}: {reply}");
+            Action::parse(&reply, Some(&tools)).unwrap_or_else(|error| panic!("{error}: {reply}"));
             complete += 1;
         }
     }
