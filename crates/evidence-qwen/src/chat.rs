@@ -1,6 +1,8 @@
 //! The checkpoint's chat template.
 
 use evidence_agent::Message;
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::Serde;
 use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value, context};
 use serde::{Deserialize, Serialize};
 
@@ -95,8 +97,8 @@ impl ChatTemplate {
         };
         let mut environment = Environment::new();
         // What transformers sets.
-        environment.set_trim_blocks(true);
-        environment.set_lstrip_blocks(true);
+        let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
+        environment.set_syntax(syntax.map_err(|error| refused(&error))?);
         environment.set_undefined_behavior(UndefinedBehavior::Lenient);
         environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
         environment.add_function("raise_exception", |message: String| -> Result<Value, Error> {
@@ -128,12 +130,12 @@ impl ChatTemplate {
             .get_template(NAME)
             .and_then(|template| {
                 template.render(context! {
-                    messages,
-                    tools,
+                    messages => Serde(messages),
+                    tools => Serde(tools),
                     enable_thinking,
                     add_generation_prompt => true,
-                    bos_token => self.bos_token,
-                    eos_token => self.eos_token,
+                    bos_token => Serde(&self.bos_token),
+                    eos_token => Serde(&self.eos_token),
                 })
             })
             .map_err(|error| refused(&error))

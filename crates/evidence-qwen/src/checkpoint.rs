@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
-use crate::config::{Config, ConfigError, GroupQuantization};
+use crate::config::{Config, ConfigError};
 use crate::safetensors::{self, Dtype, SafetensorsError, TensorInfo};
 use crate::source::{CheckpointSource, SourceError, read_text};
 

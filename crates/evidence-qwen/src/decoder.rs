@@ -345,7 +345,7 @@ impl<E: Engine> Decoder<E> {
         let eps = self.config.rms_norm_eps;
         let mut x = engine.embed(&self.embed_tokens, tokens);
         for (layer, cache) in self.layers.iter().zip(&mut self.cache) {
-            let normed = engine.rms_norm(&x, (0, count), &layer.input_layernorm, hidden, eps);
+            let normed = engine.rms_norm(&x, 0..count, &layer.input_layernorm, hidden, eps);
             let mut fused = engine.project(&normed, count, &layer.qkv_proj.projection());
             engine.rotate(
                 &mut fused,
@@ -359,7 +359,7 @@ impl<E: Engine> Decoder<E> {
             let attended = engine.attend(&fused, count, position, self.heads, cache);
             engine.project_onto(&attended, count, &layer.o_proj.projection(), &mut x);
             let normed =
-                engine.rms_norm(&x, (0, count), &layer.post_attention_layernorm, hidden, eps);
+                engine.rms_norm(&x, 0..count, &layer.post_attention_layernorm, hidden, eps);
             let gate_up = engine.project(&normed, count, &layer.gate_up_proj.projection());
             let gated = engine.gate(&gate_up, count, self.config.intermediate_size);
             engine.project_onto(&gated, count, &layer.down_proj.projection(), &mut x);
@@ -372,7 +372,7 @@ impl<E: Engine> Decoder<E> {
     fn head(&self, x: &E::Floats, count: usize) -> E::Floats {
         let hidden = self.config.hidden_size;
         let eps = self.config.rms_norm_eps;
-        let last = self.engine.rms_norm(x, (count - 1, 1), &self.norm, hidden, eps);
+        let last = self.engine.rms_norm(x, count - 1..count, &self.norm, hidden, eps);
         let head = match &self.lm_head {
             Some(head) => head.projection(),
             None => Projection { parts: std::slice::from_ref(&self.embed_tokens), bias: None },

@@ -3,6 +3,8 @@
 //! A weight is never unpacked into memory: one row at most, for a block of
 //! tokens, or a group of it in registers, for one token.
 
+use std::ops::Range;
+
 use burn::backend::{Flex, tensor::FloatTensor};
 use burn::tensor::TensorData;
 
@@ -284,12 +286,12 @@ impl Engine for FlexEngine {
     fn rms_norm(
         &self,
         x: &FlexTensor,
-        (first, count): (usize, usize),
+        rows: Range<usize>,
         weight: &FlexTensor,
         width: usize,
         eps: f32,
     ) -> FlexTensor {
-        let mut rows = x.storage::<f32>()[first * width..(first + count) * width].to_vec();
+        let mut rows = x.storage::<f32>()[rows.start * width..rows.end * width].to_vec();
         let weight = weight.storage::<f32>();
         for row in rows.chunks_exact_mut(width) {
             normalize(row, weight, eps);

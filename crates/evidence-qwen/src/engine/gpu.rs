@@ -1,6 +1,9 @@
 //! The decoder's operations on Burn's wgpu backend: WebGPU in a browser,
 //! Vulkan, Metal or Direct3D natively.
 
+use std::ops::Range;
+use std::time::Duration;
+
 use burn::backend::wgpu::{
     CubeTensor, MemoryConfiguration, RuntimeOptions, WgpuSetup, try_init_device, wgpu,
 };
@@ -16,7 +19,6 @@ use burn::cubecl::server::{KernelArguments, MetadataBindingInfo};
 use burn::cubecl::{CubeCount, CubeKernel, PrecompiledSource};
 use burn::tensor::Shape;
 use serde::{Deserialize, Serialize};
-use std::time::Duration;
 use web_time::Instant;
 
 use super::wgsl::{
@@ -435,15 +437,15 @@ impl Engine for GpuEngine {
     fn rms_norm(
         &self,
         x: &CubeTensor,
-        (first, count): (usize, usize),
+        rows: Range<usize>,
         weight: &CubeTensor,
         width: usize,
         eps: f32,
     ) -> CubeTensor {
-        let out = self.gpu.empty(count * width, DType::F32);
+        let out = self.gpu.empty(rows.len() * width, DType::F32);
         let kernel = Kernel::RmsNorm { width: narrow(width), eps_bits: eps.to_bits() };
-        let params = [narrow(first), 0, 0, 0];
-        self.gpu.launch(kernel, (narrow(count), 1), &[x, weight, &out], params);
+        let params = [narrow(rows.start), 0, 0, 0];
+        self.gpu.launch(kernel, (narrow(rows.len()), 1), &[x, weight, &out], params);
         out
     }
 

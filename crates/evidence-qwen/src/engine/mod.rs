@@ -4,10 +4,13 @@
 //! backend, [`gpu`] on those of its wgpu backend, through kernels of our own
 //! where Burn's stock ones would unpack a weight into memory first.
 
+use std::ops::Range;
+
 use crate::matrix::{Format, HostMatrix};
 
 pub(crate) mod flex;
 pub(crate) mod gpu;
+mod wgsl;
 
 /// What went wrong on the device.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -150,12 +153,12 @@ pub(crate) trait Engine {
     /// The rows of a table that belong to these tokens.
     fn embed(&self, table: &Matrix<Self::Words>, tokens: &[u32]) -> Self::Floats;
 
-    /// The rows `first..first + count` of `x`, each divided by the root of its
+    /// These rows of `x`, each divided by the root of its
     /// mean square and multiplied by `weight`.
     fn rms_norm(
         &self,
         x: &Self::Floats,
-        (first, count): (usize, usize),
+        rows: Range<usize>,
         weight: &Self::Floats,
         width: usize,
         eps: f32,
