@@ -35,7 +35,9 @@ const COMPLETE: &str = ".complete";
 const HASH_BYTES: u64 = 4 << 20;
 
 pub(crate) fn scope() -> Result<WorkerGlobalScope, String> {
-    js_sys::global().dyn_into().map_err(|_| "this is no worker".to_owned())
+    js_sys::global()
+        .dyn_into()
+        .map_err(|_| "this is no worker".to_owned())
 }
 
 /// What a thrown value says.
@@ -57,7 +59,11 @@ async fn slice(blob: &Blob, range: Range<u64>) -> Result<Vec<u8>, JsValue> {
     Ok(Uint8Array::new(&buffer).to_vec())
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a size is a whole number")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a size is a whole number"
+)]
 fn byte_count(blob: &Blob) -> u64 {
     blob.size() as u64
 }
@@ -85,7 +91,10 @@ impl CheckpointSource for DroppedFiles {
 
     async fn read(&self, file: &str, range: Range<u64>) -> Result<Vec<u8>, SourceError> {
         let blob = self.files.get(file).ok_or_else(|| {
-            SourceError::new(file, "the file was not chosen; choose the checkpoint's whole folder")
+            SourceError::new(
+                file,
+                "the file was not chosen; choose the checkpoint's whole folder",
+            )
         })?;
         let length = range.end - range.start;
         let bytes = slice(blob, range)
@@ -99,7 +108,10 @@ fn complete(file: &str, bytes: Vec<u8>, length: u64) -> Result<Vec<u8>, SourceEr
     if bytes.len() as u64 == length {
         Ok(bytes)
     } else {
-        Err(SourceError::new(file, "the file is shorter than its header says"))
+        Err(SourceError::new(
+            file,
+            "the file is shorter than its header says",
+        ))
     }
 }
 
@@ -119,7 +131,12 @@ impl<'a> Downloads<'a> {
         progress: &'a mut dyn FnMut(&str, u64, Option<u64>),
     ) -> Self {
         let folder = open_folder(&base).await.ok();
-        Self { base, folder, known: RefCell::default(), progress: RefCell::new(progress) }
+        Self {
+            base,
+            folder,
+            known: RefCell::default(),
+            progress: RefCell::new(progress),
+        }
     }
 
     async fn blob(&self, file: &str) -> Result<Option<Blob>, SourceError> {
@@ -133,7 +150,9 @@ impl<'a> Downloads<'a> {
             },
             None => self.download(file).await?,
         };
-        self.known.borrow_mut().insert(file.to_owned(), blob.clone());
+        self.known
+            .borrow_mut()
+            .insert(file.to_owned(), blob.clone());
         Ok(blob)
     }
 
@@ -146,8 +165,8 @@ impl<'a> Downloads<'a> {
         let have = sink.byte_count();
         let response = self.request(file, have).await?;
         let status = response.status();
-        let is_page = header(&response, "content-type")
-            .is_some_and(|kind| kind.starts_with("text/html"));
+        let is_page =
+            header(&response, "content-type").is_some_and(|kind| kind.starts_with("text/html"));
         match status {
             404 | 410 => {
                 sink.discard(self.folder.as_ref(), file).await;
@@ -170,13 +189,18 @@ impl<'a> Downloads<'a> {
             }
             200 | 206 => {}
             status => {
-                return Err(SourceError::new(file, format!("the server answered {status}")));
+                return Err(SourceError::new(
+                    file,
+                    format!("the server answered {status}"),
+                ));
             }
         }
         let start = if status == 206 { have } else { 0 };
         sink.start_at(start).map_err(failed)?;
         let total = total_bytes(&response, start);
-        let written = self.receive(file, &response, &mut sink, start, total).await?;
+        let written = self
+            .receive(file, &response, &mut sink, start, total)
+            .await?;
         // A compressed transfer has another length than the file; only weights
         // are never compressed.
         if let Some(total) = total.filter(|_| is_weights(file))
@@ -237,11 +261,16 @@ impl<'a> Downloads<'a> {
         let failed = |error: JsValue| {
             SourceError::new(
                 file,
-                format!("the download was cut ({}); load again to go on", describe(&error)),
+                format!(
+                    "the download was cut ({}); load again to go on",
+                    describe(&error)
+                ),
             )
         };
         let mut written = start;
-        let Some(body) = response.body() else { return Ok(written) };
+        let Some(body) = response.body() else {
+            return Ok(written);
+        };
         let reader: ReadableStreamDefaultReader = body.get_reader().unchecked_into();
         loop {
             let chunk = JsFuture::from(reader.read()).await.map_err(failed)?;
@@ -269,8 +298,11 @@ impl<'a> Downloads<'a> {
             hasher.update(&bytes);
             start = next;
         }
-        let actual: String =
-            hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        let actual: String = hasher
+            .finalize()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
         if actual == digest {
             return Ok(());
         }
@@ -290,8 +322,10 @@ impl CheckpointSource for Downloads<'_> {
     }
 
     async fn read(&self, file: &str, range: Range<u64>) -> Result<Vec<u8>, SourceError> {
-        let blob =
-            self.blob(file).await?.ok_or_else(|| SourceError::new(file, "no such file"))?;
+        let blob = self
+            .blob(file)
+            .await?
+            .ok_or_else(|| SourceError::new(file, "no such file"))?;
         let length = range.end - range.start;
         let bytes = slice(&blob, range)
             .await
@@ -315,7 +349,10 @@ fn total_bytes(response: &Response, start: u64) -> Option<u64> {
 
 /// Where downloaded bytes go.
 enum Sink {
-    File { access: FileSystemSyncAccessHandle, handle: FileSystemFileHandle },
+    File {
+        access: FileSystemSyncAccessHandle,
+        handle: FileSystemFileHandle,
+    },
     Memory(Array, u64),
 }
 
@@ -327,7 +364,11 @@ impl Sink {
         Ok(Self::File { access, handle })
     }
 
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a size is a whole number")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a size is a whole number"
+    )]
     fn byte_count(&self) -> u64 {
         match self {
             Self::File { access, .. } => access.get_size().unwrap_or_default() as u64,
@@ -424,7 +465,11 @@ async fn file_handle(
 /// letters that names may not.
 async fn open_folder(base: &str) -> Result<FileSystemDirectoryHandle, JsValue> {
     let digest = Sha256::digest(base.as_bytes());
-    let key: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    let key: String = digest
+        .iter()
+        .take(16)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     let folder = directory(&root(true).await?, &key, true).await?;
     write_small(&folder, ORIGIN, base).await?;
     Ok(folder)
@@ -461,17 +506,17 @@ async fn mark_complete(
 
 /// A file that was downloaded whole.
 async fn cached(folder: &FileSystemDirectoryHandle, file: &str) -> Option<Blob> {
-    let expected: u64 =
-        read_small(folder, &format!("{file}{COMPLETE}")).await?.parse().ok()?;
+    let expected: u64 = read_small(folder, &format!("{file}{COMPLETE}"))
+        .await?
+        .parse()
+        .ok()?;
     let handle = file_handle(folder, file, false).await.ok()?;
     let blob: Blob = resolve::<File>(handle.get_file()).await.ok()?.into();
     (byte_count(&blob) == expected).then_some(blob)
 }
 
 /// The entries of a folder.
-async fn entries(
-    folder: &FileSystemDirectoryHandle,
-) -> Result<Vec<(String, JsValue)>, JsValue> {
+async fn entries(folder: &FileSystemDirectoryHandle) -> Result<Vec<(String, JsValue)>, JsValue> {
     let iterator = folder.entries();
     let mut entries = Vec::new();
     loop {
@@ -487,10 +532,14 @@ async fn entries(
 /// The checkpoints in the browser's storage.
 pub(crate) async fn list() -> Result<Vec<CachedCheckpoint>, JsValue> {
     // Without the folder nothing was ever stored.
-    let Ok(root) = root(false).await else { return Ok(Vec::new()) };
+    let Ok(root) = root(false).await else {
+        return Ok(Vec::new());
+    };
     let mut checkpoints = Vec::new();
     for (key, entry) in entries(&root).await? {
-        let Ok(folder) = entry.dyn_into::<FileSystemDirectoryHandle>() else { continue };
+        let Ok(folder) = entry.dyn_into::<FileSystemDirectoryHandle>() else {
+            continue;
+        };
         let mut bytes = 0;
         for (_, file) in entries(&folder).await? {
             if let Ok(handle) = file.dyn_into::<FileSystemFileHandle>() {
@@ -498,7 +547,11 @@ pub(crate) async fn list() -> Result<Vec<CachedCheckpoint>, JsValue> {
             }
         }
         let url = read_small(&folder, ORIGIN).await.unwrap_or_default();
-        checkpoints.push(CachedCheckpoint { key, url, byte_count: bytes });
+        checkpoints.push(CachedCheckpoint {
+            key,
+            url,
+            byte_count: bytes,
+        });
     }
     Ok(checkpoints)
 }

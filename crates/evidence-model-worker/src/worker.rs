@@ -86,26 +86,38 @@ impl Worker {
         let request: Request = match serde_wasm_bindgen::from_value(data.clone()) {
             Ok(request) => request,
             Err(error) => {
-                let id = Reflect::get(data, &"id".into()).ok().and_then(|id| id.as_f64());
-                #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an id is a small number")]
-                let reply = Reply { id: id.map(|id| id as u32) };
+                let id = Reflect::get(data, &"id".into())
+                    .ok()
+                    .and_then(|id| id.as_f64());
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "an id is a small number"
+                )]
+                let reply = Reply {
+                    id: id.map(|id| id as u32),
+                };
                 let message = format!("the message is not understood: {error}");
                 return reply.send(&Event::Error { message });
             }
         };
-        let reply = Reply { id: Some(request.id) };
+        let reply = Reply {
+            id: Some(request.id),
+        };
         let answer = match request.command {
             Command::Cancel => {
                 self.is_cancelled.set(true);
                 return;
             }
             Command::Info => Ok(self.info().await),
-            Command::Cached => {
-                download::list().await.map(|checkpoints| Event::Cached { checkpoints })
-                    .map_err(|error| describe(&error))
-            }
+            Command::Cached => download::list()
+                .await
+                .map(|checkpoints| Event::Cached { checkpoints })
+                .map_err(|error| describe(&error)),
             Command::Delete { key } => match download::delete(&key).await {
-                Ok(()) => download::list().await.map(|checkpoints| Event::Cached { checkpoints }),
+                Ok(()) => download::list()
+                    .await
+                    .map(|checkpoints| Event::Cached { checkpoints }),
                 Err(error) => Err(error),
             }
             .map_err(|error| describe(&error)),
@@ -179,10 +191,17 @@ impl Worker {
                 return self.load_from(&source, backend, reply).await;
             }
             Source::Url { url } => absolute(&url)?,
-            Source::Hub { repository, revision } => hub_address(&repository, &revision)?,
+            Source::Hub {
+                repository,
+                revision,
+            } => hub_address(&repository, &revision)?,
         };
         let mut progress = |file: &str, loaded, total| {
-            reply.send(&Event::Download { file: file.to_owned(), loaded, total });
+            reply.send(&Event::Download {
+                file: file.to_owned(),
+                loaded,
+                total,
+            });
         };
         let source = Downloads::new(base, &mut progress).await;
         self.load_from(&source, backend, reply).await
@@ -200,8 +219,9 @@ impl Worker {
             BackendChoice::Auto => match self.gpu().await {
                 Ok(gpu) => (Backend::Wgpu(gpu), None),
                 Err(message) => {
-                    let bytes =
-                        weight_byte_count(source).await.map_err(|error| error.to_string())?;
+                    let bytes = weight_byte_count(source)
+                        .await
+                        .map_err(|error| error.to_string())?;
                     if bytes > MAX_CPU_BYTES {
                         return Err(format!(
                             "{message}; this model's {} MB are too many for the CPU, \
@@ -218,7 +238,10 @@ impl Worker {
         let model = loaded.map_err(|error| self.failed(&error))?;
         let description = model_description(&model);
         *self.model.borrow_mut() = Some(model);
-        Ok(Event::Loaded { model: description, fallback })
+        Ok(Event::Loaded {
+            model: description,
+            fallback,
+        })
     }
 
     /// After a failure of the device the next load asks for a new one.
@@ -241,7 +264,9 @@ impl Worker {
         let mut last_token = start;
         let mut text = String::new();
         let mut reply_tokens = 0;
-        let mut generation = model.reply(messages, &options).map_err(|error| error.to_string())?;
+        let mut generation = model
+            .reply(messages, &options)
+            .map_err(|error| error.to_string())?;
         let prompt_tokens = generation.prompt_tokens();
         let computed_tokens = generation.pending_tokens();
         let finish = loop {
@@ -252,7 +277,11 @@ impl Worker {
             if self.is_cancelled.get() {
                 break "cancelled";
             }
-            match generation.step().await.map_err(|error| self.failed(&error))? {
+            match generation
+                .step()
+                .await
+                .map_err(|error| self.failed(&error))?
+            {
                 Step::Prefill { done, total } => {
                     first_token = Instant::now();
                     last_token = first_token;
@@ -262,7 +291,10 @@ impl Worker {
                     last_token = Instant::now();
                     reply_tokens += 1;
                     text.push_str(&part);
-                    reply.send(&Event::Token { text: part, count: reply_tokens });
+                    reply.send(&Event::Token {
+                        text: part,
+                        count: reply_tokens,
+                    });
                 }
                 Step::Done { finish, text: part } => {
                     text.push_str(&part);
@@ -325,7 +357,11 @@ fn resolve_options(options: GenerateOptions) -> Result<Options, String> {
 /// The address of a folder, with its slash at the end.
 fn absolute(url: &str) -> Result<String, String> {
     let location = scope()?.location().href();
-    let folder = if url.ends_with('/') { url.to_owned() } else { format!("{url}/") };
+    let folder = if url.ends_with('/') {
+        url.to_owned()
+    } else {
+        format!("{url}/")
+    };
     web_sys::Url::new_with_base(&folder, &location)
         .map(|url| url.href())
         .map_err(|_| format!("{url:?} is no address"))
@@ -335,13 +371,17 @@ fn hub_address(repository: &str, revision: &str) -> Result<String, String> {
     let is_name = |name: &str| {
         !name.is_empty()
             && !name.starts_with('.')
-            && name.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter))
+            && name
+                .chars()
+                .all(|letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter))
     };
     match repository.split_once('/') {
-        Some((owner, name)) if is_name(owner) && is_name(name) && is_name(revision) => {
-            Ok(format!("https://huggingface.co/{repository}/resolve/{revision}/"))
-        }
-        _ => Err(format!("{repository:?} is no repository; they are named owner/name")),
+        Some((owner, name)) if is_name(owner) && is_name(name) && is_name(revision) => Ok(format!(
+            "https://huggingface.co/{repository}/resolve/{revision}/"
+        )),
+        _ => Err(format!(
+            "{repository:?} is no repository; they are named owner/name"
+        )),
     }
 }
 
@@ -357,7 +397,12 @@ fn adapter(info: &evidence_qwen::AdapterInfo) -> AdapterDescription {
 fn model_description(model: &Model) -> ModelDescription {
     let info = model.info();
     ModelDescription {
-        backend: if info.adapter.is_some() { "wgpu" } else { "flex" }.to_owned(),
+        backend: if info.adapter.is_some() {
+            "wgpu"
+        } else {
+            "flex"
+        }
+        .to_owned(),
         adapter: info.adapter.as_ref().map(adapter),
         layers: info.config.num_hidden_layers,
         hidden_size: info.config.hidden_size,

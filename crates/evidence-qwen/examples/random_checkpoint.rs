@@ -43,11 +43,26 @@ fn layer(tensors: &mut Vec<Tensor>, name: &str, rows: usize, cols: usize) {
     #[expect(clippy::cast_precision_loss, reason = "a layer's width is small")]
     let spread = 1.0 / (cols as f32).sqrt();
     let mut push = |suffix: &str, dtype, shape, content| {
-        tensors.push(Tensor { name: format!("{name}.{suffix}"), dtype, shape, content });
+        tensors.push(Tensor {
+            name: format!("{name}.{suffix}"),
+            dtype,
+            shape,
+            content,
+        });
     };
     push("weight", "U32", vec![rows, cols / 8], Content::Packed);
-    push("scales", "BF16", vec![rows, cols / GROUP], Content::Constant(spread / 4.0));
-    push("biases", "BF16", vec![rows, cols / GROUP], Content::Constant(-spread * 15.0 / 8.0));
+    push(
+        "scales",
+        "BF16",
+        vec![rows, cols / GROUP],
+        Content::Constant(spread / 4.0),
+    );
+    push(
+        "biases",
+        "BF16",
+        vec![rows, cols / GROUP],
+        Content::Constant(-spread * 15.0 / 8.0),
+    );
 }
 
 fn tensors() -> Vec<Tensor> {
@@ -63,12 +78,37 @@ fn tensors() -> Vec<Tensor> {
         let prefix = format!("model.layers.{index}");
         let attention = format!("{prefix}.self_attn");
         layer(&mut tensors, &format!("{attention}.q_proj"), QUERY, HIDDEN);
-        layer(&mut tensors, &format!("{attention}.k_proj"), KEY_VALUE, HIDDEN);
-        layer(&mut tensors, &format!("{attention}.v_proj"), KEY_VALUE, HIDDEN);
+        layer(
+            &mut tensors,
+            &format!("{attention}.k_proj"),
+            KEY_VALUE,
+            HIDDEN,
+        );
+        layer(
+            &mut tensors,
+            &format!("{attention}.v_proj"),
+            KEY_VALUE,
+            HIDDEN,
+        );
         layer(&mut tensors, &format!("{attention}.o_proj"), HIDDEN, QUERY);
-        layer(&mut tensors, &format!("{prefix}.mlp.gate_proj"), INTERMEDIATE, HIDDEN);
-        layer(&mut tensors, &format!("{prefix}.mlp.up_proj"), INTERMEDIATE, HIDDEN);
-        layer(&mut tensors, &format!("{prefix}.mlp.down_proj"), HIDDEN, INTERMEDIATE);
+        layer(
+            &mut tensors,
+            &format!("{prefix}.mlp.gate_proj"),
+            INTERMEDIATE,
+            HIDDEN,
+        );
+        layer(
+            &mut tensors,
+            &format!("{prefix}.mlp.up_proj"),
+            INTERMEDIATE,
+            HIDDEN,
+        );
+        layer(
+            &mut tensors,
+            &format!("{prefix}.mlp.down_proj"),
+            HIDDEN,
+            INTERMEDIATE,
+        );
         tensors.push(norm(format!("{attention}.q_norm"), HEAD_DIM));
         tensors.push(norm(format!("{attention}.k_norm"), HEAD_DIM));
         tensors.push(norm(format!("{prefix}.input_layernorm"), HIDDEN));

@@ -103,8 +103,13 @@ async fn run(
     prompt: &[u32],
     max_tokens: usize,
 ) -> Result<(Duration, usize, Duration), GenerateError> {
-    let options = Options { max_tokens, ..Options::default() };
-    let mut generation = model.continue_tokens(prompt, &options)?.through_stop_tokens();
+    let options = Options {
+        max_tokens,
+        ..Options::default()
+    };
+    let mut generation = model
+        .continue_tokens(prompt, &options)?
+        .through_stop_tokens();
     let start = Instant::now();
     let mut first_token: Option<Instant> = None;
     let mut last_token = start;

@@ -85,7 +85,10 @@ const NAME: &str = "chat";
 impl ChatTemplate {
     /// Compiles the template of a checkpoint: `chat_template.jinja` where there
     /// is one, otherwise the one in `tokenizer_config.json`.
-    pub(crate) fn new(jinja: Option<String>, config: TokenizerConfig) -> Result<Self, TemplateError> {
+    pub(crate) fn new(
+        jinja: Option<String>,
+        config: TokenizerConfig,
+    ) -> Result<Self, TemplateError> {
         let source = match (jinja, config.chat_template) {
             (Some(source), _) | (None, Some(Templates::One(source))) => source,
             (None, Some(Templates::Named(templates))) => templates
@@ -97,15 +100,24 @@ impl ChatTemplate {
         };
         let mut environment = Environment::new();
         // What transformers sets.
-        let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
+        let syntax = SyntaxConfig::builder()
+            .trim_blocks(true)
+            .lstrip_blocks(true)
+            .build();
         environment.set_syntax(syntax.map_err(|error| refused(&error))?);
         environment.set_undefined_behavior(UndefinedBehavior::Lenient);
-        environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
-        environment.add_function("raise_exception", |message: String| -> Result<Value, Error> {
-            Err(Error::new(ErrorKind::InvalidOperation, message))
-        });
+        environment
+            .set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+        environment.add_function(
+            "raise_exception",
+            |message: String| -> Result<Value, Error> {
+                Err(Error::new(ErrorKind::InvalidOperation, message))
+            },
+        );
         environment.add_filter("tojson", to_json);
-        environment.add_template_owned(NAME, source).map_err(|error| refused(&error))?;
+        environment
+            .add_template_owned(NAME, source)
+            .map_err(|error| refused(&error))?;
         Ok(Self {
             environment,
             bos_token: config.bos_token.map(|token| token.text().to_owned()),
@@ -154,7 +166,9 @@ fn to_json(value: &Value) -> Result<Value, Error> {
     value
         .serialize(&mut serializer)
         .map_err(|error| Error::new(ErrorKind::BadSerialization, error.to_string()))?;
-    Ok(Value::from_safe_string(String::from_utf8_lossy(&bytes).into_owned()))
+    Ok(Value::from_safe_string(
+        String::from_utf8_lossy(&bytes).into_owned(),
+    ))
 }
 
 struct PythonFormatter;
@@ -165,7 +179,11 @@ impl serde_json::ser::Formatter for PythonFormatter {
         writer: &mut W,
         first: bool,
     ) -> std::io::Result<()> {
-        if first { Ok(()) } else { writer.write_all(b", ") }
+        if first {
+            Ok(())
+        } else {
+            writer.write_all(b", ")
+        }
     }
 
     fn begin_object_key<W: ?Sized + std::io::Write>(
@@ -173,7 +191,11 @@ impl serde_json::ser::Formatter for PythonFormatter {
         writer: &mut W,
         first: bool,
     ) -> std::io::Result<()> {
-        if first { Ok(()) } else { writer.write_all(b", ") }
+        if first {
+            Ok(())
+        } else {
+            writer.write_all(b", ")
+        }
     }
 
     fn begin_object_value<W: ?Sized + std::io::Write>(
@@ -219,7 +241,10 @@ mod tests {
             Some(r#"[{"z":"<ü>","a":[1,2.5,null,true],"e":{}}]"#),
             true,
         );
-        assert_eq!(rendered.unwrap(), r#"{"z": "<ü>", "a": [1, 2.5, null, true], "e": {}}"#);
+        assert_eq!(
+            rendered.unwrap(),
+            r#"{"z": "<ü>", "a": [1, 2.5, null, true], "e": {}}"#
+        );
     }
 
     #[test]

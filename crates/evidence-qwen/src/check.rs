@@ -75,7 +75,10 @@ impl fmt::Display for Comparison {
         let verdict = if self.passed { "pass" } else { "FAIL" };
         write!(formatter, "{verdict}  entry {}: ", self.entry)?;
         match &self.subject {
-            Subject::Logits { largest_absolute, relative } => write!(
+            Subject::Logits {
+                largest_absolute,
+                relative,
+            } => write!(
                 formatter,
                 "logits: largest difference {largest_absolute:.3e}, relative {relative:.3e}"
             ),
@@ -83,11 +86,15 @@ impl fmt::Display for Comparison {
                 write!(formatter, "greedy: {agreeing} of {expected} tokens agree")
             }
             Subject::Tokens { difference: None } => write!(formatter, "tokens agree"),
-            Subject::Tokens { difference: Some(at) } => {
+            Subject::Tokens {
+                difference: Some(at),
+            } => {
                 write!(formatter, "tokens differ from token {at} on")
             }
             Subject::Rendered { difference: None } => write!(formatter, "rendered prompt agrees"),
-            Subject::Rendered { difference: Some(at) } => {
+            Subject::Rendered {
+                difference: Some(at),
+            } => {
                 write!(formatter, "rendered prompt differs from byte {at} on")
             }
             Subject::Failed(message) => write!(formatter, "{message}"),
@@ -105,7 +112,10 @@ pub struct Report {
 impl Report {
     /// How many comparisons did not pass.
     pub fn failed(&self) -> usize {
-        self.comparisons.iter().filter(|comparison| !comparison.passed).count()
+        self.comparisons
+            .iter()
+            .filter(|comparison| !comparison.passed)
+            .count()
     }
 }
 
@@ -115,7 +125,11 @@ impl fmt::Display for Report {
             writeln!(formatter, "{comparison}")?;
         }
         let failed = self.failed();
-        writeln!(formatter, "{} passed, {failed} failed", self.comparisons.len() - failed)
+        writeln!(
+            formatter,
+            "{} passed, {failed} failed",
+            self.comparisons.len() - failed
+        )
     }
 }
 
@@ -138,12 +152,14 @@ pub async fn check(
     let mut comparisons = Vec::new();
     for (index, expected) in entries.into_iter().enumerate() {
         let entry = index + 1;
-        let results = compare(model, &expected).await.unwrap_or_else(|error| {
-            vec![(Subject::Failed(error.to_string()), false)]
-        });
-        comparisons.extend(
-            results.into_iter().map(|(subject, passed)| Comparison { entry, subject, passed }),
-        );
+        let results = compare(model, &expected)
+            .await
+            .unwrap_or_else(|error| vec![(Subject::Failed(error.to_string()), false)]);
+        comparisons.extend(results.into_iter().map(|(subject, passed)| Comparison {
+            entry,
+            subject,
+            passed,
+        }));
     }
     Ok(Report { comparisons })
 }
@@ -160,8 +176,10 @@ async fn compare(
             ..Options::default()
         };
         if let Some(rendered) = &expected.rendered {
-            let difference =
-                first_difference(model.render(messages, &options)?.as_bytes(), rendered.as_bytes());
+            let difference = first_difference(
+                model.render(messages, &options)?.as_bytes(),
+                rendered.as_bytes(),
+            );
             results.push((Subject::Rendered { difference }, difference.is_none()));
         }
         if let Some(tokens) = &expected.tokens {
@@ -172,17 +190,32 @@ async fn compare(
         let difference = first_difference(&model.encode_text(text)?, tokens);
         results.push((Subject::Tokens { difference }, difference.is_none()));
     }
-    let Some(tokens) = &expected.tokens else { return Ok(results) };
+    let Some(tokens) = &expected.tokens else {
+        return Ok(results);
+    };
     if let Some(reference) = &expected.logits_last {
         let logits = model.logits_after(tokens).await?;
         let (largest_absolute, relative) = differences(&logits, reference);
         let passed = relative <= MAX_RELATIVE_DIFFERENCE;
-        results.push((Subject::Logits { largest_absolute, relative }, passed));
+        results.push((
+            Subject::Logits {
+                largest_absolute,
+                relative,
+            },
+            passed,
+        ));
     }
     if let Some(reference) = &expected.greedy {
         let continuation = continue_greedily(model, tokens, reference.len()).await?;
-        let agreeing = continuation.iter().zip(reference).take_while(|(a, b)| a == b).count();
-        let subject = Subject::Greedy { agreeing, expected: reference.len() };
+        let agreeing = continuation
+            .iter()
+            .zip(reference)
+            .take_while(|(a, b)| a == b)
+            .count();
+        let subject = Subject::Greedy {
+            agreeing,
+            expected: reference.len(),
+        };
         results.push((subject, agreeing == reference.len()));
     }
     Ok(results)
@@ -194,8 +227,13 @@ async fn continue_greedily(
     tokens: &[u32],
     count: usize,
 ) -> Result<Vec<u32>, GenerateError> {
-    let options = Options { max_tokens: count, ..Options::default() };
-    let mut generation = model.continue_tokens(tokens, &options)?.through_stop_tokens();
+    let options = Options {
+        max_tokens: count,
+        ..Options::default()
+    };
+    let mut generation = model
+        .continue_tokens(tokens, &options)?
+        .through_stop_tokens();
     let mut continuation = Vec::new();
     loop {
         match generation.step().await? {

@@ -111,12 +111,20 @@ impl<'a, S: CheckpointSource> Checkpoint<'a, S> {
             }
         }
         let unused = tensors.keys().cloned().collect();
-        Ok(Self { source, tensors, unused, bytes_read: 0 })
+        Ok(Self {
+            source,
+            tensors,
+            unused,
+            bytes_read: 0,
+        })
     }
 
     /// Bytes of all tensors, what loading reads in all.
     pub(crate) fn byte_count(&self) -> u64 {
-        self.tensors.values().map(|(_, info)| info.bytes.end - info.bytes.start).sum()
+        self.tensors
+            .values()
+            .map(|(_, info)| info.bytes.end - info.bytes.start)
+            .sum()
     }
 
     /// Bytes of the tensors that were read so far.
@@ -176,12 +184,15 @@ impl<'a, S: CheckpointSource> Checkpoint<'a, S> {
     /// Refuses tensors that were neither read nor ignored.
     pub(crate) fn finish(mut self) -> Result<(), CheckpointError> {
         // Old exports carry the rotary frequencies, which follow from the config.
-        self.unused.retain(|name| !name.ends_with(".rotary_emb.inv_freq"));
+        self.unused
+            .retain(|name| !name.ends_with(".rotary_emb.inv_freq"));
         if self.unused.is_empty() {
             return Ok(());
         }
         // A list of thousands helps nobody.
-        Err(CheckpointError::ExtraTensors(self.unused.into_iter().take(8).collect()))
+        Err(CheckpointError::ExtraTensors(
+            self.unused.into_iter().take(8).collect(),
+        ))
     }
 }
 
@@ -202,7 +213,9 @@ fn shard_names(json: &str) -> Result<BTreeSet<String>, CheckpointError> {
     if let Some(file) = files.iter().find(|file| {
         file.is_empty() || file.starts_with('.') || file.contains(['/', '\\', ':', '?', '#', '%'])
     }) {
-        return Err(CheckpointError::Index(format!("{file:?} is no plain file name")));
+        return Err(CheckpointError::Index(format!(
+            "{file:?} is no plain file name"
+        )));
     }
     Ok(files)
 }
@@ -211,16 +224,23 @@ async fn read_header(
     source: &impl CheckpointSource,
     file: &str,
 ) -> Result<BTreeMap<String, TensorInfo>, CheckpointError> {
-    let refused =
-        |error| CheckpointError::Safetensors { file: file.to_owned(), error };
+    let refused = |error| CheckpointError::Safetensors {
+        file: file.to_owned(),
+        error,
+    };
     let file_bytes = source
         .byte_count(file)
         .await?
         .ok_or_else(|| CheckpointError::MissingFile(file.to_owned()))?;
-    let prefix = source.read(file, 0..safetensors::PREFIX_BYTES.min(file_bytes)).await?;
+    let prefix = source
+        .read(file, 0..safetensors::PREFIX_BYTES.min(file_bytes))
+        .await?;
     let header_bytes = safetensors::header_byte_count(&prefix, file_bytes).map_err(refused)?;
     let json = source
-        .read(file, safetensors::PREFIX_BYTES..safetensors::PREFIX_BYTES + header_bytes)
+        .read(
+            file,
+            safetensors::PREFIX_BYTES..safetensors::PREFIX_BYTES + header_bytes,
+        )
         .await?;
     safetensors::parse_header(&json, file_bytes).map_err(refused)
 }

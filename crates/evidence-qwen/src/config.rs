@@ -190,9 +190,12 @@ impl Config {
     /// RoPE scaling, activation and quantization that the decoder does not have.
     pub fn parse(json: &str) -> Result<Self, ConfigError> {
         // The name comes first: an unknown architecture may lack the other fields.
-        let value: Value =
-            serde_json::from_str(json).map_err(|error| ConfigError::Malformed(error.to_string()))?;
-        let model_type = value.get("model_type").and_then(Value::as_str).unwrap_or_default();
+        let value: Value = serde_json::from_str(json)
+            .map_err(|error| ConfigError::Malformed(error.to_string()))?;
+        let model_type = value
+            .get("model_type")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
         if !matches!(model_type, "qwen3" | "qwen2" | "llama") {
             return Err(ConfigError::UnknownArchitecture(model_type.to_owned()));
         }
@@ -267,7 +270,11 @@ fn dimension(field: &'static str, value: usize, multiple_of: usize) -> Result<us
     } else {
         return Ok(value);
     };
-    Err(ConfigError::Impossible { field, value, reason })
+    Err(ConfigError::Impossible {
+        field,
+        value,
+        reason,
+    })
 }
 
 impl RawConfig {
@@ -292,12 +299,23 @@ impl RawConfig {
         let qwen2 = self.model_type == "qwen2";
         let qwen3 = self.model_type == "qwen3";
         // Qwen3's own default is a constant, the others derive it.
-        let default_head_dim = if qwen3 { 128 } else { hidden_size / num_attention_heads };
+        let default_head_dim = if qwen3 {
+            128
+        } else {
+            hidden_size / num_attention_heads
+        };
         let head_dim = dimension("head_dim", self.head_dim.unwrap_or(default_head_dim), 4)?;
         if head_dim > 256 {
-            return Err(ConfigError::Unsupported { field: "head_dim", value: head_dim.to_string() });
+            return Err(ConfigError::Unsupported {
+                field: "head_dim",
+                value: head_dim.to_string(),
+            });
         }
-        dimension("the width of all heads", num_attention_heads.saturating_mul(head_dim), 4)?;
+        dimension(
+            "the width of all heads",
+            num_attention_heads.saturating_mul(head_dim),
+            4,
+        )?;
         let attention_bias = self.attention_bias.unwrap_or(false);
         Ok(Config {
             hidden_size,
@@ -309,7 +327,8 @@ impl RawConfig {
             vocab_size: dimension("vocab_size", self.vocab_size, 1)?,
             max_position_embeddings: dimension(
                 "max_position_embeddings",
-                self.max_position_embeddings.unwrap_or(if qwen3 || qwen2 { 32_768 } else { 2048 }),
+                self.max_position_embeddings
+                    .unwrap_or(if qwen3 || qwen2 { 32_768 } else { 2048 }),
                 1,
             )?,
             rms_norm_eps: self.rms_norm_eps.unwrap_or(1e-6),
@@ -328,7 +347,10 @@ impl RawConfig {
         if let Some(activation) = &self.hidden_act
             && activation != "silu"
         {
-            return Err(ConfigError::Unsupported { field: "hidden_act", value: activation.clone() });
+            return Err(ConfigError::Unsupported {
+                field: "hidden_act",
+                value: activation.clone(),
+            });
         }
         if self.use_sliding_window == Some(true) {
             return Err(ConfigError::Unsupported {
@@ -336,17 +358,26 @@ impl RawConfig {
                 value: "true".to_owned(),
             });
         }
-        if let Some(kind) =
-            self.layer_types.iter().flatten().find(|kind| *kind != "full_attention")
+        if let Some(kind) = self
+            .layer_types
+            .iter()
+            .flatten()
+            .find(|kind| *kind != "full_attention")
         {
-            return Err(ConfigError::Unsupported { field: "layer_types", value: kind.clone() });
+            return Err(ConfigError::Unsupported {
+                field: "layer_types",
+                value: kind.clone(),
+            });
         }
         Ok(())
     }
 
     fn rope(&self) -> Result<(f64, RopeScaling), ConfigError> {
         let raw = self.rope_parameters.as_ref().or(self.rope_scaling.as_ref());
-        let theta = raw.and_then(|raw| raw.rope_theta).or(self.rope_theta).unwrap_or(10_000.0);
+        let theta = raw
+            .and_then(|raw| raw.rope_theta)
+            .or(self.rope_theta)
+            .unwrap_or(10_000.0);
         let Some(raw) = raw else {
             return Ok((theta, RopeScaling::Default));
         };
@@ -365,7 +396,9 @@ impl RawConfig {
         };
         let scaling = match raw.rope_type.as_deref().unwrap_or("default") {
             "default" => RopeScaling::Default,
-            "linear" => RopeScaling::Linear { factor: required(raw.factor, "factor")? },
+            "linear" => RopeScaling::Linear {
+                factor: required(raw.factor, "factor")?,
+            },
             "llama3" => RopeScaling::Llama3 {
                 factor: required(raw.factor, "factor")?,
                 low_freq_factor: required(raw.low_freq_factor, "low_freq_factor")?,
@@ -381,7 +414,11 @@ impl RawConfig {
     }
 
     fn quantization(&self) -> Result<Quantization, ConfigError> {
-        let Some(value) = self.quantization.as_ref().or(self.quantization_config.as_ref()) else {
+        let Some(value) = self
+            .quantization
+            .as_ref()
+            .or(self.quantization_config.as_ref())
+        else {
             return Ok(Quantization::default());
         };
         if let Some(method) = value.get("quant_method").and_then(Value::as_str)

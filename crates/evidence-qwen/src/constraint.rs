@@ -67,9 +67,12 @@ impl ActionSchema {
         if tools.len() > 31 || tools.iter().any(|tool| tool.fields.len() > 16) {
             return Err(SchemaError::TooMany);
         }
-        let names = tools
-            .iter()
-            .flat_map(|tool| tool.fields.iter().map(|field| &field.name).chain([&tool.name]));
+        let names = tools.iter().flat_map(|tool| {
+            tool.fields
+                .iter()
+                .map(|field| &field.name)
+                .chain([&tool.name])
+        });
         for name in names {
             let plain = |byte: u8| byte >= b' ' && byte != b'"' && byte != b'\\';
             if name.is_empty() || name.len() > 64 || !name.bytes().all(plain) {
@@ -88,12 +91,19 @@ impl ActionSchema {
                 let field = |name: &&str, required| Field {
                     name: (*name).to_owned(),
                     // The one field that is no string.
-                    kind: if *name == "argv" { FieldKind::Texts } else { FieldKind::Text },
+                    kind: if *name == "argv" {
+                        FieldKind::Texts
+                    } else {
+                        FieldKind::Text
+                    },
                     required,
                 };
                 let required = required.iter().map(|name| field(name, true));
                 let optional = optional.iter().map(|name| field(name, false));
-                Tool { name: tool.as_str().to_owned(), fields: required.chain(optional).collect() }
+                Tool {
+                    name: tool.as_str().to_owned(),
+                    fields: required.chain(optional).collect(),
+                }
             })
             .collect();
         Self { tools }
@@ -102,38 +112,65 @@ impl ActionSchema {
     /// The state after a byte, `None` when the byte leaves the grammar.
     pub(crate) fn step(&self, state: State, byte: u8) -> Option<State> {
         match state {
-            State::Open => (byte == b'{').then_some(State::Quote { set: Words::First, spaced: false }),
+            State::Open => (byte == b'{').then_some(State::Quote {
+                set: Words::First,
+                spaced: false,
+            }),
             State::Quote { set, spaced } => match byte {
-                b'"' => Some(State::Word { set, alive: self.all(set), at: 0 }),
+                b'"' => Some(State::Word {
+                    set,
+                    alive: self.all(set),
+                    at: 0,
+                }),
                 b' ' if !spaced => Some(State::Quote { set, spaced: true }),
                 _ => None,
             },
             State::Word { set, alive, at } => self.step_word(set, alive, at, byte),
-            State::Colon { value } => {
-                (byte == b':').then_some(State::Value { value, spaced: false })
-            }
-            State::Value { spaced: false, value } if byte == b' ' => {
-                Some(State::Value { value, spaced: true })
-            }
+            State::Colon { value } => (byte == b':').then_some(State::Value {
+                value,
+                spaced: false,
+            }),
+            State::Value {
+                spaced: false,
+                value,
+            } if byte == b' ' => Some(State::Value {
+                value,
+                spaced: true,
+            }),
             State::Value { value, .. } => self.step_value(value, byte),
             State::Item { tool, rest, spaced } => match byte {
                 b'"' => Some(State::Text(Text::new(Owner::Item { tool, rest }))),
-                b' ' if !spaced => Some(State::Item { tool, rest, spaced: true }),
+                b' ' if !spaced => Some(State::Item {
+                    tool,
+                    rest,
+                    spaced: true,
+                }),
                 _ => None,
             },
             State::AfterItem { tool, rest } => match byte {
-                b',' => Some(State::Item { tool, rest, spaced: false }),
-                b']' => Some(State::AfterField { tool, rest, spaced: false }),
+                b',' => Some(State::Item {
+                    tool,
+                    rest,
+                    spaced: false,
+                }),
+                b']' => Some(State::AfterField {
+                    tool,
+                    rest,
+                    spaced: false,
+                }),
                 _ => None,
             },
             State::AfterField { tool, rest, spaced } => match byte {
-                b',' if rest != 0 => {
-                    Some(State::Quote { set: Words::Fields { tool, rest }, spaced: false })
-                }
+                b',' if rest != 0 => Some(State::Quote {
+                    set: Words::Fields { tool, rest },
+                    spaced: false,
+                }),
                 b'}' if rest & self.required(tool) == 0 => Some(State::End),
-                b' ' if !spaced && rest & self.required(tool) == 0 => {
-                    Some(State::AfterField { tool, rest, spaced: true })
-                }
+                b' ' if !spaced && rest & self.required(tool) == 0 => Some(State::AfterField {
+                    tool,
+                    rest,
+                    spaced: true,
+                }),
                 _ => None,
             },
             State::AfterFinal { spaced } => match byte {
@@ -159,7 +196,11 @@ impl ActionSchema {
             }
         }
         // Words have at most 64 bytes.
-        (still != 0).then_some(State::Word { set, alive: still, at: at + 1 })
+        (still != 0).then_some(State::Word {
+            set,
+            alive: still,
+            at: at + 1,
+        })
     }
 
     fn step_value(&self, value: Value, byte: u8) -> Option<State> {
@@ -172,11 +213,14 @@ impl ActionSchema {
             Value::Final => (byte == b'"').then(|| State::Text(Text::new(Owner::Final))),
             Value::Field { tool, field, rest } => {
                 match self.tools[usize::from(tool)].fields[usize::from(field)].kind {
-                    FieldKind::Text => (byte == b'"')
-                        .then(|| State::Text(Text::new(Owner::Field { tool, rest }))),
-                    FieldKind::Texts => {
-                        (byte == b'[').then_some(State::Item { tool, rest, spaced: false })
+                    FieldKind::Text => {
+                        (byte == b'"').then(|| State::Text(Text::new(Owner::Field { tool, rest })))
                     }
+                    FieldKind::Texts => (byte == b'[').then_some(State::Item {
+                        tool,
+                        rest,
+                        spaced: false,
+                    }),
                 }
             }
         }
@@ -184,15 +228,27 @@ impl ActionSchema {
 
     fn after_word(&self, set: Words, index: u8) -> State {
         match set {
-            Words::First if index == 0 => State::Colon { value: Value::Final },
-            Words::First => State::Colon { value: Value::ToolName },
+            Words::First if index == 0 => State::Colon {
+                value: Value::Final,
+            },
+            Words::First => State::Colon {
+                value: Value::ToolName,
+            },
             Words::Tools => {
                 let fields = self.tools[usize::from(index)].fields.len();
                 let rest = (1_u32 << fields) - 1;
-                State::AfterField { tool: index, rest, spaced: false }
+                State::AfterField {
+                    tool: index,
+                    rest,
+                    spaced: false,
+                }
             }
             Words::Fields { tool, rest } => State::Colon {
-                value: Value::Field { tool, field: index, rest: rest & !(1 << index) },
+                value: Value::Field {
+                    tool,
+                    field: index,
+                    rest: rest & !(1 << index),
+                },
             },
         }
     }
@@ -217,7 +273,10 @@ impl ActionSchema {
 
     fn required(&self, tool: u8) -> u32 {
         let fields = self.tools[usize::from(tool)].fields.iter().enumerate();
-        fields.filter(|(_, field)| field.required).map(|(index, _)| 1_u32 << index).sum()
+        fields
+            .filter(|(_, field)| field.required)
+            .map(|(index, _)| 1_u32 << index)
+            .sum()
     }
 }
 
@@ -228,7 +287,10 @@ pub(crate) enum Words {
     First,
     Tools,
     /// The fields of a tool that are still to come, a bit for each.
-    Fields { tool: u8, rest: u32 },
+    Fields {
+        tool: u8,
+        rest: u32,
+    },
 }
 
 /// What comes after a colon.
@@ -279,7 +341,11 @@ enum Inside {
     /// After a backslash.
     Escape,
     /// In the four digits of `\u`.
-    Hex { digits: u8, value: u16, low_half: bool },
+    Hex {
+        digits: u8,
+        value: u16,
+        low_half: bool,
+    },
     /// After the first half of a surrogate pair: a backslash, then `u`.
     Pair { backslash: bool },
     /// Inside a character of several bytes: the next one's range, and how many
@@ -290,7 +356,11 @@ enum Inside {
 impl Text {
     fn new(owner: Owner) -> Self {
         let filled = matches!(owner, Owner::Field { .. });
-        Self { owner, filled, inside: Inside::Plain }
+        Self {
+            owner,
+            filled,
+            inside: Inside::Plain,
+        }
     }
 
     fn at(self, inside: Inside) -> State {
@@ -298,7 +368,10 @@ impl Text {
     }
 
     fn filled_if(self, condition: bool) -> Self {
-        Self { filled: self.filled || condition, ..self }
+        Self {
+            filled: self.filled || condition,
+            ..self
+        }
     }
 
     fn step(self, byte: u8) -> Option<State> {
@@ -309,24 +382,39 @@ impl Text {
                 b'b' | b'f' | b'n' | b'r' | b't' => {
                     Some(self.filled_if(self.owner != Owner::Final).at(Inside::Plain))
                 }
-                b'u' => Some(self.at(Inside::Hex { digits: 0, value: 0, low_half: false })),
+                b'u' => Some(self.at(Inside::Hex {
+                    digits: 0,
+                    value: 0,
+                    low_half: false,
+                })),
                 _ => None,
             },
-            Inside::Hex { digits, value, low_half } => {
-                self.step_hex(digits, value, low_half, byte)
-            }
+            Inside::Hex {
+                digits,
+                value,
+                low_half,
+            } => self.step_hex(digits, value, low_half, byte),
             Inside::Pair { backslash: false } => {
                 (byte == b'\\').then(|| self.at(Inside::Pair { backslash: true }))
             }
-            Inside::Pair { backslash: true } => (byte == b'u')
-                .then(|| self.at(Inside::Hex { digits: 0, value: 0, low_half: true })),
+            Inside::Pair { backslash: true } => (byte == b'u').then(|| {
+                self.at(Inside::Hex {
+                    digits: 0,
+                    value: 0,
+                    low_half: true,
+                })
+            }),
             Inside::Continuation { first, last, more } => {
                 if !(first..=last).contains(&byte) {
                     return None;
                 }
                 Some(self.at(match more {
                     0 => Inside::Plain,
-                    _ => Inside::Continuation { first: 0x80, last: 0xbf, more: more - 1 },
+                    _ => Inside::Continuation {
+                        first: 0x80,
+                        last: 0xbf,
+                        more: more - 1,
+                    },
                 }))
             }
         }
@@ -350,7 +438,10 @@ impl Text {
         };
         // Characters that begin with these bytes may be blank, like U+3000.
         let blank = matches!(byte, b' ' | 0x7f | 0xc2 | 0xe1..=0xe3);
-        Some(self.filled_if(!blank || self.owner != Owner::Final).at(inside))
+        Some(
+            self.filled_if(!blank || self.owner != Owner::Final)
+                .at(inside),
+        )
     }
 
     fn step_hex(self, digits: u8, value: u16, low_half: bool, byte: u8) -> Option<State> {
@@ -365,18 +456,31 @@ impl Text {
                 (false, 1) => !(0xdc..=0xdf).contains(&value),
                 _ => true,
             };
-            return is_possible
-                .then(|| self.at(Inside::Hex { digits: digits + 1, value, low_half }));
+            return is_possible.then(|| {
+                self.at(Inside::Hex {
+                    digits: digits + 1,
+                    value,
+                    low_half,
+                })
+            });
         }
         let first_half = !low_half && (0xd800..0xdc00).contains(&value);
         let text = self.filled_if(self.owner != Owner::Final);
-        Some(text.at(if first_half { Inside::Pair { backslash: false } } else { Inside::Plain }))
+        Some(text.at(if first_half {
+            Inside::Pair { backslash: false }
+        } else {
+            Inside::Plain
+        }))
     }
 
     fn closed(self) -> State {
         match self.owner {
             Owner::Final => State::AfterFinal { spaced: false },
-            Owner::Field { tool, rest } => State::AfterField { tool, rest, spaced: false },
+            Owner::Field { tool, rest } => State::AfterField {
+                tool,
+                rest,
+                spaced: false,
+            },
             Owner::Item { tool, rest } => State::AfterItem { tool, rest },
         }
     }
@@ -399,7 +503,9 @@ impl TokenClasses {
             let bytes = tokens.of(token);
             let is_plain = std::str::from_utf8(bytes).is_ok_and(|text| {
                 !text.is_empty()
-                    && text.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\')
+                    && text
+                        .bytes()
+                        .all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\')
             });
             if is_plain {
                 plain[token as usize / 32] |= 1 << (token % 32);
@@ -420,7 +526,10 @@ pub(crate) struct Constraint<'a> {
 
 impl<'a> Constraint<'a> {
     pub(crate) fn new(schema: &'a ActionSchema) -> Self {
-        Self { schema, state: State::Open }
+        Self {
+            schema,
+            state: State::Open,
+        }
     }
 
     /// Whether the action is complete: nothing but a stop token may follow.
@@ -429,7 +538,9 @@ impl<'a> Constraint<'a> {
     }
 
     fn after(&self, bytes: &[u8]) -> Option<State> {
-        bytes.iter().try_fold(self.state, |state, byte| self.schema.step(state, *byte))
+        bytes
+            .iter()
+            .try_fold(self.state, |state, byte| self.schema.step(state, *byte))
     }
 
     /// Whether the reply may go on with these bytes of a token.
@@ -454,7 +565,10 @@ impl<'a> Constraint<'a> {
         let mut mask;
         let inside_text = matches!(
             self.state,
-            State::Text(Text { inside: Inside::Plain, .. })
+            State::Text(Text {
+                inside: Inside::Plain,
+                ..
+            })
         );
         if inside_text {
             mask = classes.plain.clone();
@@ -488,7 +602,9 @@ mod tests {
     fn accepts(reply: &str) -> Option<bool> {
         let schema = schema();
         let constraint = Constraint::new(&schema);
-        constraint.after(reply.as_bytes()).map(|state| state == State::End)
+        constraint
+            .after(reply.as_bytes())
+            .map(|state| state == State::End)
     }
 
     #[test]
@@ -554,22 +670,39 @@ mod tests {
         let schema = schema();
         let mut constraint = Constraint::new(&schema);
         constraint.push(br#"{"final":"a"#);
-        for bytes in [&b"\xc0\x80"[..], b"\xed\xa0\x80", b"\xf5", b"\x80", b"\xe2\x82\""] {
+        for bytes in [
+            &b"\xc0\x80"[..],
+            b"\xed\xa0\x80",
+            b"\xf5",
+            b"\x80",
+            b"\xe2\x82\"",
+        ] {
             assert!(!constraint.allows(bytes), "{bytes:?}");
         }
-        for bytes in [&b"\xe2"[..], b"\xe2\x82", b"\xe2\x82\xac", b"\xf0\x9f\x98\x80"] {
+        for bytes in [
+            &b"\xe2"[..],
+            b"\xe2\x82",
+            b"\xe2\x82\xac",
+            b"\xf0\x9f\x98\x80",
+        ] {
             assert!(constraint.allows(bytes), "{bytes:?}");
         }
     }
 
     #[test]
     fn names_and_numbers_are_checked() {
-        let tool = |name: &str| Tool { name: name.to_owned(), fields: Vec::new() };
+        let tool = |name: &str| Tool {
+            name: name.to_owned(),
+            fields: Vec::new(),
+        };
         assert_eq!(
             ActionSchema::new(vec![tool("a\"b")]),
             Err(SchemaError::Name("a\"b".to_owned()))
         );
-        assert_eq!(ActionSchema::new(vec![tool("a"); 32]), Err(SchemaError::TooMany));
+        assert_eq!(
+            ActionSchema::new(vec![tool("a"); 32]),
+            Err(SchemaError::TooMany)
+        );
         let schema = ActionSchema::new(Vec::new()).unwrap();
         let constraint = Constraint::new(&schema);
         assert!(constraint.allows(br#"{"final":"#) && !constraint.allows(br#"{"tool"#));

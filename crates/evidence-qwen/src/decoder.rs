@@ -7,7 +7,9 @@
 use crate::chat::TemplateError;
 use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::config::Config;
-use crate::engine::{Candidate, DeviceError, Engine, HeadNorms, Heads, LayerCache, Matrix, Projection};
+use crate::engine::{
+    Candidate, DeviceError, Engine, HeadNorms, Heads, LayerCache, Matrix, Projection,
+};
 use crate::matrix::{HostMatrix, read_vector};
 use crate::source::CheckpointSource;
 use crate::tokenizer::TokenizerError;
@@ -44,7 +46,10 @@ struct Linear<E: Engine> {
 
 impl<E: Engine> Linear<E> {
     fn projection(&self) -> Projection<'_, E> {
-        Projection { parts: &self.parts, bias: self.bias.as_ref() }
+        Projection {
+            parts: &self.parts,
+            bias: self.bias.as_ref(),
+        }
     }
 
     fn byte_count(&self) -> u64 {
@@ -147,7 +152,10 @@ impl<E: Engine, S: CheckpointSource> Loader<'_, '_, E, S> {
         if let Some(last) = pending {
             parts.push(self.upload(last)?);
         }
-        Ok(Linear { parts, bias: has_bias.then(|| self.engine.floats(bias)) })
+        Ok(Linear {
+            parts,
+            bias: has_bias.then(|| self.engine.floats(bias)),
+        })
     }
 
     async fn norm(&mut self, name: &str, length: usize) -> Result<E::Floats, LoadError> {
@@ -163,7 +171,9 @@ impl<E: Engine, S: CheckpointSource> Loader<'_, '_, E, S> {
         let attention = format!("{prefix}.self_attn");
         let mlp = format!("{prefix}.mlp");
         Ok(Layer {
-            input_layernorm: self.norm(&format!("{prefix}.input_layernorm"), hidden).await?,
+            input_layernorm: self
+                .norm(&format!("{prefix}.input_layernorm"), hidden)
+                .await?,
             qkv_proj: self
                 .linear(
                     &[
@@ -177,15 +187,23 @@ impl<E: Engine, S: CheckpointSource> Loader<'_, '_, E, S> {
                 .await?,
             head_norms: if config.qk_norm {
                 Some(HeadNorms {
-                    query: self.norm(&format!("{attention}.q_norm"), config.head_dim).await?,
-                    key: self.norm(&format!("{attention}.k_norm"), config.head_dim).await?,
+                    query: self
+                        .norm(&format!("{attention}.q_norm"), config.head_dim)
+                        .await?,
+                    key: self
+                        .norm(&format!("{attention}.k_norm"), config.head_dim)
+                        .await?,
                     eps: config.rms_norm_eps,
                 })
             } else {
                 None
             },
             o_proj: self
-                .linear(&[(format!("{attention}.o_proj"), hidden)], query, config.output_bias)
+                .linear(
+                    &[(format!("{attention}.o_proj"), hidden)],
+                    query,
+                    config.output_bias,
+                )
                 .await?,
             post_attention_layernorm: self
                 .norm(&format!("{prefix}.post_attention_layernorm"), hidden)
@@ -201,7 +219,11 @@ impl<E: Engine, S: CheckpointSource> Loader<'_, '_, E, S> {
                 )
                 .await?,
             down_proj: self
-                .linear(&[(format!("{mlp}.down_proj"), hidden)], intermediate, config.mlp_bias)
+                .linear(
+                    &[(format!("{mlp}.down_proj"), hidden)],
+                    intermediate,
+                    config.mlp_bias,
+                )
                 .await?,
         })
     }
@@ -217,7 +239,12 @@ impl<E: Engine> Decoder<E> {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Self, LoadError> {
         let checkpoint = Checkpoint::open(source).await?;
-        let mut loader = Loader { engine: &engine, config: &config, checkpoint, progress };
+        let mut loader = Loader {
+            engine: &engine,
+            config: &config,
+            checkpoint,
+            progress,
+        };
         loader.report();
         let (vocab, hidden) = (config.vocab_size, config.hidden_size);
         let embedding = loader.matrix("model.embed_tokens", vocab, hidden).await?;
@@ -232,7 +259,11 @@ impl<E: Engine> Decoder<E> {
             loader.checkpoint.ignore("lm_head.weight");
             None
         } else {
-            Some(loader.linear(&[("lm_head".to_owned(), vocab)], hidden, false).await?)
+            Some(
+                loader
+                    .linear(&[("lm_head".to_owned(), vocab)], hidden, false)
+                    .await?,
+            )
         };
         loader.checkpoint.finish()?;
         let heads = Heads {
@@ -243,7 +274,10 @@ impl<E: Engine> Decoder<E> {
         let empty = || engine.zeros(0);
         let cache = layers
             .iter()
-            .map(|_| LayerCache { keys: empty(), values: empty() })
+            .map(|_| LayerCache {
+                keys: empty(),
+                values: empty(),
+            })
             .collect();
         let rotations = empty();
         Ok(Self {
@@ -308,8 +342,9 @@ impl<E: Engine> Decoder<E> {
         if length <= self.capacity {
             return;
         }
-        let capacity =
-            length.next_multiple_of(CACHE_STEP).min(self.config.max_position_embeddings);
+        let capacity = length
+            .next_multiple_of(CACHE_STEP)
+            .min(self.config.max_position_embeddings);
         let floats = capacity * self.heads.key_value_size();
         for layer in &mut self.cache {
             layer.keys = self.engine.grown(&layer.keys, floats);
@@ -372,10 +407,15 @@ impl<E: Engine> Decoder<E> {
     fn head(&self, x: &E::Floats, count: usize) -> E::Floats {
         let hidden = self.config.hidden_size;
         let eps = self.config.rms_norm_eps;
-        let last = self.engine.rms_norm(x, count - 1..count, &self.norm, hidden, eps);
+        let last = self
+            .engine
+            .rms_norm(x, count - 1..count, &self.norm, hidden, eps);
         let head = match &self.lm_head {
             Some(head) => head.projection(),
-            None => Projection { parts: std::slice::from_ref(&self.embed_tokens), bias: None },
+            None => Projection {
+                parts: std::slice::from_ref(&self.embed_tokens),
+                bias: None,
+            },
         };
         self.engine.project(&last, 1, &head)
     }
@@ -396,7 +436,9 @@ impl<E: Engine> Decoder<E> {
     ) -> Result<Vec<Candidate>, DeviceError> {
         match &self.logits {
             Some(logits) => {
-                self.engine.candidates(logits, self.config.vocab_size, count, allowed).await
+                self.engine
+                    .candidates(logits, self.config.vocab_size, count, allowed)
+                    .await
             }
             None => Ok(Vec::new()),
         }

@@ -36,7 +36,11 @@ pub(crate) enum Format {
     F32,
     F16,
     Bf16,
-    Packed { bits: u32, group_size: u32, groups: GroupFloat },
+    Packed {
+        bits: u32,
+        group_size: u32,
+        groups: GroupFloat,
+    },
 }
 
 impl Format {
@@ -53,7 +57,9 @@ impl Format {
     pub(crate) fn row_group_words(self, cols: usize) -> usize {
         match self {
             Self::F32 | Self::F16 | Self::Bf16 => 0,
-            Self::Packed { group_size, groups, .. } => cols / group_size as usize * groups.words(),
+            Self::Packed {
+                group_size, groups, ..
+            } => cols / group_size as usize * groups.words(),
         }
     }
 }
@@ -86,13 +92,24 @@ impl HostMatrix {
                 Dtype::F32 => Format::F32,
                 Dtype::F16 => Format::F16,
                 Dtype::Bf16 => Format::Bf16,
-                dtype => return Err(CheckpointError::WrongDtype { name: weight, dtype }),
+                dtype => {
+                    return Err(CheckpointError::WrongDtype {
+                        name: weight,
+                        dtype,
+                    });
+                }
             };
             let words = checkpoint.read_words(&weight).await?;
             if !all_finite(&words, format) {
                 return Err(CheckpointError::NotFinite(weight));
             }
-            return Ok(Self { rows, cols, format, words, groups: Vec::new() });
+            return Ok(Self {
+                rows,
+                cols,
+                format,
+                words,
+                groups: Vec::new(),
+            });
         };
         let groups_per_row = cols / group_size as usize;
         if !cols.is_multiple_of(group_size as usize) {
@@ -102,21 +119,34 @@ impl HostMatrix {
                 expected: vec![rows, groups_per_row * group_size as usize],
             });
         }
-        let dtype = checkpoint.expect(&weight, &[rows, cols * bits as usize / 32])?.clone();
+        let dtype = checkpoint
+            .expect(&weight, &[rows, cols * bits as usize / 32])?
+            .clone();
         if dtype != Dtype::U32 {
-            return Err(CheckpointError::WrongDtype { name: weight, dtype });
+            return Err(CheckpointError::WrongDtype {
+                name: weight,
+                dtype,
+            });
         }
         let (scales, biases) = (format!("{layer}.scales"), format!("{layer}.biases"));
         let dtype = checkpoint.expect(&scales, &[rows, groups_per_row])?.clone();
         let other = checkpoint.expect(&biases, &[rows, groups_per_row])?.clone();
         if other != dtype {
-            return Err(CheckpointError::WrongDtype { name: biases, dtype: other });
+            return Err(CheckpointError::WrongDtype {
+                name: biases,
+                dtype: other,
+            });
         }
         let groups = match dtype {
             Dtype::F32 => GroupFloat::F32,
             Dtype::F16 => GroupFloat::F16,
             Dtype::Bf16 => GroupFloat::Bf16,
-            dtype => return Err(CheckpointError::WrongDtype { name: scales, dtype }),
+            dtype => {
+                return Err(CheckpointError::WrongDtype {
+                    name: scales,
+                    dtype,
+                });
+            }
         };
         let words = checkpoint.read_words(&weight).await?;
         let interleaved = interleave(
@@ -133,8 +163,18 @@ impl HostMatrix {
         if !all_finite(&interleaved, group_format) {
             return Err(CheckpointError::NotFinite(scales));
         }
-        let format = Format::Packed { bits, group_size, groups };
-        Ok(Self { rows, cols, format, words, groups: interleaved })
+        let format = Format::Packed {
+            bits,
+            group_size,
+            groups,
+        };
+        Ok(Self {
+            rows,
+            cols,
+            format,
+            words,
+            groups: interleaved,
+        })
     }
 
     /// Appends the rows of another matrix, when it is stored alike.
@@ -153,14 +193,19 @@ impl HostMatrix {
 /// one, or in two words, so that a kernel reads both at once.
 fn interleave(scales: &[u32], biases: &[u32], count: usize, groups: GroupFloat) -> Vec<u32> {
     match groups {
-        GroupFloat::F32 => {
-            scales.iter().zip(biases).flat_map(|(scale, bias)| [*scale, *bias]).collect()
-        }
+        GroupFloat::F32 => scales
+            .iter()
+            .zip(biases)
+            .flat_map(|(scale, bias)| [*scale, *bias])
+            .collect(),
         GroupFloat::F16 | GroupFloat::Bf16 => scales
             .iter()
             .zip(biases)
             .flat_map(|(scale, bias)| {
-                [scale & 0xffff | bias << 16, scale >> 16 | bias & 0xffff_0000]
+                [
+                    scale & 0xffff | bias << 16,
+                    scale >> 16 | bias & 0xffff_0000,
+                ]
             })
             .take(count)
             .collect(),
@@ -184,10 +229,16 @@ fn all_finite(words: &[u32], format: Format) -> bool {
 
 /// Lower and upper half of a word as the floats that they hold.
 pub(crate) fn halves(word: u32, is_bf16: bool) -> [f32; 2] {
-    #[expect(clippy::cast_possible_truncation, reason = "the lower half is what is wanted")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the lower half is what is wanted"
+    )]
     let (low, high) = (word as u16, (word >> 16) as u16);
     if is_bf16 {
-        [bf16::from_bits(low).to_f32(), bf16::from_bits(high).to_f32()]
+        [
+            bf16::from_bits(low).to_f32(),
+            bf16::from_bits(high).to_f32(),
+        ]
     } else {
         [f16::from_bits(low).to_f32(), f16::from_bits(high).to_f32()]
     }
@@ -206,7 +257,11 @@ pub(crate) fn unpack_row(format: Format, words: &[u32], groups: &[u32], row: &mu
                 values.copy_from_slice(&halves(*word, format == Format::Bf16));
             }
         }
-        Format::Packed { bits, group_size, groups: float } => {
+        Format::Packed {
+            bits,
+            group_size,
+            groups: float,
+        } => {
             let group_words = group_size as usize * bits as usize / 32;
             for ((values, words), group) in row
                 .chunks_exact_mut(group_size as usize)
@@ -259,7 +314,12 @@ pub(crate) async fn read_vector<S: CheckpointSource>(
             .flat_map(|word| halves(word, dtype == Dtype::Bf16))
             .take(length)
             .collect(),
-        dtype => return Err(CheckpointError::WrongDtype { name: name.to_owned(), dtype }),
+        dtype => {
+            return Err(CheckpointError::WrongDtype {
+                name: name.to_owned(),
+                dtype,
+            });
+        }
     };
     if values.iter().any(|value| !value.is_finite()) {
         return Err(CheckpointError::NotFinite(name.to_owned()));

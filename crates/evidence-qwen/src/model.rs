@@ -172,7 +172,10 @@ pub struct Model {
 
 impl std::fmt::Debug for Model {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Model").field("info", &self.info()).finish_non_exhaustive()
+        formatter
+            .debug_struct("Model")
+            .field("info", &self.info())
+            .finish_non_exhaustive()
     }
 }
 
@@ -191,7 +194,11 @@ impl Model {
     ) -> Result<Self, LoadError> {
         let config = read_config(source).await?;
         // The small files first: what they refuse costs no download.
-        let tokenizer = match source.byte_count(TOKENIZER).await.map_err(CheckpointError::from)? {
+        let tokenizer = match source
+            .byte_count(TOKENIZER)
+            .await
+            .map_err(CheckpointError::from)?
+        {
             Some(byte_count) => {
                 let json = source
                     .read(TOKENIZER, 0..byte_count)
@@ -303,7 +310,10 @@ impl Model {
             .iter()
             .map(|message| Message::new(message.role, tokenizer.guard(&message.content, mark)))
             .collect();
-        let tools = options.tools.as_deref().map(|tools| tokenizer.guard(tools, mark));
+        let tools = options
+            .tools
+            .as_deref()
+            .map(|tools| tokenizer.guard(tools, mark));
         let rendered = template.render(&guarded, tools.as_deref(), options.enable_thinking)?;
         Ok(tokenizer.encode(&rendered, mark)?)
     }
@@ -350,10 +360,16 @@ impl Model {
             (decoder.config().max_position_embeddings, decoder.config().vocab_size)
         });
         if tokens.len() > context {
-            return Err(GenerateError::PromptTooLong { tokens: tokens.len(), context });
+            return Err(GenerateError::PromptTooLong {
+                tokens: tokens.len(),
+                context,
+            });
         }
         if let Some(token) = tokens.iter().find(|token| **token as usize >= vocab_size) {
-            return Err(GenerateError::UnknownToken { token: *token, vocab_size });
+            return Err(GenerateError::UnknownToken {
+                token: *token,
+                vocab_size,
+            });
         }
         let known = with_decoder!(&mut self.decoder, decoder => {
             let shared = decoder.seen().iter().zip(tokens).take_while(|(a, b)| a == b).count();
@@ -540,7 +556,10 @@ impl Generation<'_> {
     }
     fn done(&mut self, finish: Finish) -> Step {
         self.finished = Some(finish);
-        Step::Done { finish, text: std::mem::take(&mut self.stream).finish() }
+        Step::Done {
+            finish,
+            text: std::mem::take(&mut self.stream).finish(),
+        }
     }
 
     /// The next token, `None` when the reply is complete.
@@ -568,19 +587,25 @@ impl Generation<'_> {
         constraint: &Constraint<'_>,
         sampling: Sampling,
     ) -> Result<Vec<Candidate>, GenerateError> {
-        let tokenizer = self.model.tokenizer.as_ref().ok_or(GenerateError::NoTokenizer)?;
+        let tokenizer = self
+            .model
+            .tokenizer
+            .as_ref()
+            .ok_or(GenerateError::NoTokenizer)?;
         let tokens = tokenizer.token_bytes();
         let count = sampling.candidate_count();
         // Nearly always the likeliest token is allowed, and a greedy choice
         // needs no mask to find that out.
         if count == 1 {
             let candidates = self.candidates(1, None).await?;
-            if candidates.iter().all(|first| constraint.allows(tokens.of(first.token))) {
+            if candidates
+                .iter()
+                .all(|first| constraint.allows(tokens.of(first.token)))
+            {
                 return Ok(candidates);
             }
         }
-        let vocab_size =
-            with_decoder!(&self.model.decoder, decoder => decoder.config().vocab_size);
+        let vocab_size = with_decoder!(&self.model.decoder, decoder => decoder.config().vocab_size);
         let mask = constraint.mask(tokens, &self.model.classes, vocab_size);
         Ok(self.candidates(count, Some(&mask)).await?)
     }

@@ -151,14 +151,20 @@ struct RawTensor {
 /// When the length is more than the format allows or than the file holds.
 pub fn header_byte_count(prefix: &[u8], file_bytes: u64) -> Result<u64, SafetensorsError> {
     let Some(prefix) = prefix.first_chunk::<8>() else {
-        return Err(SafetensorsError::TruncatedHeader { file_bytes, header_bytes: PREFIX_BYTES });
+        return Err(SafetensorsError::TruncatedHeader {
+            file_bytes,
+            header_bytes: PREFIX_BYTES,
+        });
     };
     let header_bytes = u64::from_le_bytes(*prefix);
     if header_bytes > MAX_HEADER_BYTES {
         return Err(SafetensorsError::HugeHeader(header_bytes));
     }
     if PREFIX_BYTES + header_bytes > file_bytes {
-        return Err(SafetensorsError::TruncatedHeader { file_bytes, header_bytes });
+        return Err(SafetensorsError::TruncatedHeader {
+            file_bytes,
+            header_bytes,
+        });
     }
     Ok(header_bytes)
 }
@@ -198,7 +204,11 @@ fn locate(
     let (start, end) = raw.data_offsets;
     let byte_count = end.checked_sub(start).ok_or_else(impossible)?;
     if end > available {
-        return Err(SafetensorsError::BeyondEnd { name: name.to_owned(), end, available });
+        return Err(SafetensorsError::BeyondEnd {
+            name: name.to_owned(),
+            end,
+            available,
+        });
     }
     let dtype = Dtype::from_name(&raw.dtype);
     let elements = raw
@@ -221,15 +231,23 @@ fn locate(
         .iter()
         .map(|size| usize::try_from(*size).map_err(|_| impossible()))
         .collect::<Result<_, _>>()?;
-    Ok(TensorInfo { dtype, shape, bytes: data_start + start..data_start + end })
+    Ok(TensorInfo {
+        dtype,
+        shape,
+        bytes: data_start + start..data_start + end,
+    })
 }
 
 fn refuse_overlaps(tensors: &BTreeMap<String, TensorInfo>) -> Result<(), SafetensorsError> {
-    let mut by_position: Vec<_> =
-        tensors.iter().filter(|(_, info)| !info.bytes.is_empty()).collect();
+    let mut by_position: Vec<_> = tensors
+        .iter()
+        .filter(|(_, info)| !info.bytes.is_empty())
+        .collect();
     by_position.sort_by_key(|(_, info)| (info.bytes.start, info.bytes.end));
     for pair in by_position.windows(2) {
-        let [(first, first_info), (second, second_info)] = pair else { continue };
+        let [(first, first_info), (second, second_info)] = pair else {
+            continue;
+        };
         if second_info.bytes.start < first_info.bytes.end {
             return Err(SafetensorsError::Overlap {
                 first: (*first).clone(),
@@ -244,8 +262,14 @@ fn refuse_overlaps(tensors: &BTreeMap<String, TensorInfo>) -> Result<(), Safeten
 mod tests {
     use super::*;
 
-    fn parse(json: &str, data_bytes: u64) -> Result<BTreeMap<String, TensorInfo>, SafetensorsError> {
-        parse_header(json.as_bytes(), PREFIX_BYTES + json.len() as u64 + data_bytes)
+    fn parse(
+        json: &str,
+        data_bytes: u64,
+    ) -> Result<BTreeMap<String, TensorInfo>, SafetensorsError> {
+        parse_header(
+            json.as_bytes(),
+            PREFIX_BYTES + json.len() as u64 + data_bytes,
+        )
     }
 
     #[test]
@@ -255,7 +279,11 @@ mod tests {
         let start = PREFIX_BYTES + json.len() as u64;
         assert_eq!(
             tensors["a"],
-            TensorInfo { dtype: Dtype::Bf16, shape: vec![2, 3], bytes: start + 4..start + 16 }
+            TensorInfo {
+                dtype: Dtype::Bf16,
+                shape: vec![2, 3],
+                bytes: start + 4..start + 16
+            }
         );
     }
 
@@ -263,7 +291,10 @@ mod tests {
     fn lengths_are_checked_before_anything_is_read() {
         assert_eq!(
             header_byte_count(&[1, 0, 0], 3),
-            Err(SafetensorsError::TruncatedHeader { file_bytes: 3, header_bytes: 8 })
+            Err(SafetensorsError::TruncatedHeader {
+                file_bytes: 3,
+                header_bytes: 8
+            })
         );
         assert_eq!(
             header_byte_count(&u64::MAX.to_le_bytes(), 1000),
@@ -271,7 +302,10 @@ mod tests {
         );
         assert_eq!(
             header_byte_count(&500_u64.to_le_bytes(), 400),
-            Err(SafetensorsError::TruncatedHeader { file_bytes: 400, header_bytes: 500 })
+            Err(SafetensorsError::TruncatedHeader {
+                file_bytes: 400,
+                header_bytes: 500
+            })
         );
         assert_eq!(header_byte_count(&392_u64.to_le_bytes(), 400), Ok(392));
     }
@@ -283,11 +317,19 @@ mod tests {
         };
         assert_eq!(
             parse(&one("F32", "[4]", "[0,16]"), 15),
-            Err(SafetensorsError::BeyondEnd { name: "w".into(), end: 16, available: 15 })
+            Err(SafetensorsError::BeyondEnd {
+                name: "w".into(),
+                end: 16,
+                available: 15
+            })
         );
         assert_eq!(
             parse(&one("F32", "[4]", "[0,12]"), 16),
-            Err(SafetensorsError::WrongLength { name: "w".into(), byte_count: 12, expected: 16 })
+            Err(SafetensorsError::WrongLength {
+                name: "w".into(),
+                byte_count: 12,
+                expected: 16
+            })
         );
         for (shape, offsets) in [
             ("[4]", "[16,0]"),
@@ -300,7 +342,13 @@ mod tests {
                 "{shape} {offsets}"
             );
         }
-        for json in ["", "[]", "{", r#"{"w":3}"#, r#"{"w":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}}"#] {
+        for json in [
+            "",
+            "[]",
+            "{",
+            r#"{"w":3}"#,
+            r#"{"w":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}}"#,
+        ] {
             assert!(
                 matches!(parse(json, 16), Err(SafetensorsError::MalformedHeader(_))),
                 "{json}"
@@ -313,7 +361,10 @@ mod tests {
         let json = r#"{"a":{"dtype":"F32","shape":[4],"data_offsets":[0,16]},"b":{"dtype":"F32","shape":[2],"data_offsets":[12,20]}}"#;
         assert_eq!(
             parse(json, 20),
-            Err(SafetensorsError::Overlap { first: "a".into(), second: "b".into() })
+            Err(SafetensorsError::Overlap {
+                first: "a".into(),
+                second: "b".into()
+            })
         );
         let empty = r#"{"a":{"dtype":"F32","shape":[4],"data_offsets":[0,16]},"b":{"dtype":"F32","shape":[0],"data_offsets":[8,8]}}"#;
         assert!(parse(empty, 16).is_ok());

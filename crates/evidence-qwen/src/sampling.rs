@@ -22,8 +22,13 @@ pub struct Sampling {
 
 impl Sampling {
     /// Always the likeliest token.
-    pub const GREEDY: Self =
-        Self { temperature: 0.0, top_k: 0, top_p: 1.0, repetition_penalty: 1.0, seed: 0 };
+    pub const GREEDY: Self = Self {
+        temperature: 0.0,
+        top_k: 0,
+        top_p: 1.0,
+        repetition_penalty: 1.0,
+        seed: 0,
+    };
 
     /// How many candidates the choice needs.
     pub(crate) fn candidate_count(&self) -> usize {
@@ -78,7 +83,10 @@ impl GenerationConfig {
             repetition_penalty: raw.repetition_penalty.unwrap_or(1.0),
             seed: 0,
         });
-        Ok(Self { stop_tokens, sampling })
+        Ok(Self {
+            stop_tokens,
+            sampling,
+        })
     }
 }
 
@@ -148,7 +156,13 @@ mod tests {
     use super::*;
 
     fn candidates(logits: &[f32]) -> Vec<Candidate> {
-        (0..).zip(logits).map(|(token, logit)| Candidate { token, logit: *logit }).collect()
+        (0..)
+            .zip(logits)
+            .map(|(token, logit)| Candidate {
+                token,
+                logit: *logit,
+            })
+            .collect()
     }
 
     #[test]
@@ -162,18 +176,28 @@ mod tests {
     #[test]
     fn samples_follow_the_probabilities() {
         let list = candidates(&[3.0_f32.ln(), 0.0]);
-        let sampling = Sampling { temperature: 1.0, ..Sampling::GREEDY };
+        let sampling = Sampling {
+            temperature: 1.0,
+            ..Sampling::GREEDY
+        };
         let mut random = Random::new(7);
         let zeros = (0..4000)
             .filter(|_| choose(&list, &sampling, &mut random) == Some(0))
             .count();
-        assert!((2850..3150).contains(&zeros), "{zeros} of 4000, 3000 expected");
+        assert!(
+            (2850..3150).contains(&zeros),
+            "{zeros} of 4000, 3000 expected"
+        );
     }
 
     #[test]
     fn top_p_keeps_the_fewest_that_reach_it() {
         let list = candidates(&[0.5_f32.ln(), 0.3_f32.ln(), 0.2_f32.ln()]);
-        let sampling = Sampling { temperature: 1.0, top_p: 0.7, ..Sampling::GREEDY };
+        let sampling = Sampling {
+            temperature: 1.0,
+            top_p: 0.7,
+            ..Sampling::GREEDY
+        };
         let mut random = Random::new(7);
         let mut seen = [0; 3];
         for _ in 0..1000 {
@@ -185,10 +209,15 @@ mod tests {
     #[test]
     fn a_seed_gives_the_same_choices() {
         let list = candidates(&[0.0; 50]);
-        let sampling = Sampling { temperature: 0.7, ..Sampling::GREEDY };
+        let sampling = Sampling {
+            temperature: 0.7,
+            ..Sampling::GREEDY
+        };
         let draw = |seed| {
             let mut random = Random::new(seed);
-            (0..20).map(|_| choose(&list, &sampling, &mut random)).collect::<Vec<_>>()
+            (0..20)
+                .map(|_| choose(&list, &sampling, &mut random))
+                .collect::<Vec<_>>()
         };
         assert_eq!(draw(3), draw(3));
         assert_ne!(draw(3), draw(4));
@@ -202,7 +231,12 @@ mod tests {
         .unwrap();
         assert_eq!(config.stop_tokens, [5, 6]);
         assert_eq!(config.sampling.unwrap().top_k, 20);
-        assert_eq!(GenerationConfig::parse(r#"{"eos_token_id":5}"#).unwrap().stop_tokens, [5]);
+        assert_eq!(
+            GenerationConfig::parse(r#"{"eos_token_id":5}"#)
+                .unwrap()
+                .stop_tokens,
+            [5]
+        );
         assert!(GenerationConfig::parse("[]").is_err());
     }
 }

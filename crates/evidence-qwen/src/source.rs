@@ -16,7 +16,10 @@ pub struct SourceError {
 impl SourceError {
     /// An error of one file.
     pub fn new(file: &str, message: impl fmt::Display) -> Self {
-        Self { file: file.to_owned(), message: message.to_string() }
+        Self {
+            file: file.to_owned(),
+            message: message.to_string(),
+        }
     }
 }
 
@@ -127,7 +130,10 @@ impl CheckpointSource for MemoryFiles {
     }
 
     async fn read(&self, file: &str, range: Range<u64>) -> Result<Vec<u8>, SourceError> {
-        let bytes = self.files.get(file).ok_or_else(|| SourceError::new(file, "no such file"))?;
+        let bytes = self
+            .files
+            .get(file)
+            .ok_or_else(|| SourceError::new(file, "no such file"))?;
         usize::try_from(range.start)
             .ok()
             .zip(usize::try_from(range.end).ok())

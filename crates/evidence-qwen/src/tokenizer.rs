@@ -58,7 +58,8 @@ impl TokenBytes {
     fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
         // A vocabulary of 4 GiB does not fit the file limit.
-        self.ends.push(u32::try_from(self.bytes.len()).unwrap_or(u32::MAX));
+        self.ends
+            .push(u32::try_from(self.bytes.len()).unwrap_or(u32::MAX));
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -68,7 +69,9 @@ impl TokenBytes {
     /// The token's bytes: none for a special token or one that does not exist.
     pub(crate) fn of(&self, token: u32) -> &[u8] {
         let token = token as usize;
-        let Some(end) = self.ends.get(token) else { return &[] };
+        let Some(end) = self.ends.get(token) else {
+            return &[];
+        };
         let start = token.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.bytes[start as usize..*end as usize]
     }
@@ -86,7 +89,10 @@ impl Tokenizer {
         let vocabulary = inner.get_vocab(true);
         let largest = vocabulary.values().copied().max().unwrap_or_default();
         if largest as usize >= vocab_size {
-            return Err(TokenizerError::VocabularyMismatch { token: largest, vocab_size });
+            return Err(TokenizerError::VocabularyMismatch {
+                token: largest,
+                vocab_size,
+            });
         }
         let added = inner.get_added_tokens_decoder();
         let special = added
@@ -108,7 +114,11 @@ impl Tokenizer {
             bytes.push(&token);
         }
         inner.set_encode_special_tokens(true);
-        Ok(Self { inner, special, bytes })
+        Ok(Self {
+            inner,
+            special,
+            bytes,
+        })
     }
 
     /// The id of a special token.
@@ -136,8 +146,12 @@ impl Tokenizer {
         for token in self.special.keys() {
             if guarded.contains(token.as_str()) {
                 let mut letters = token.chars();
-                let marked: String =
-                    letters.next().into_iter().chain([mark]).chain(letters).collect();
+                let marked: String = letters
+                    .next()
+                    .into_iter()
+                    .chain([mark])
+                    .chain(letters)
+                    .collect();
                 guarded = guarded.replace(token.as_str(), &marked);
             }
         }
@@ -159,7 +173,9 @@ impl Tokenizer {
             if !plain.is_empty() {
                 tokens.extend(self.encode_plain(&plain.replace(mark, ""))?);
             }
-            let Some((start, length, id)) = next else { break };
+            let Some((start, length, id)) = next else {
+                break;
+            };
             tokens.push(id);
             rest = &rest[start + length..];
         }
@@ -198,8 +214,9 @@ enum Alphabet {
 
 impl Alphabet {
     fn of(tokenizer: &Inner) -> Self {
-        let decoder =
-            tokenizer.get_decoder().and_then(|decoder| serde_json::to_string(decoder).ok());
+        let decoder = tokenizer
+            .get_decoder()
+            .and_then(|decoder| serde_json::to_string(decoder).ok());
         if decoder.is_some_and(|decoder| decoder.contains("ByteLevel")) {
             Self::Bytes(byte_characters())
         } else {
@@ -221,7 +238,10 @@ impl Alphabet {
                     .strip_prefix("<0x")
                     .and_then(|rest| rest.strip_suffix('>'))
                     .and_then(|hex| u8::from_str_radix(hex, 16).ok());
-                byte.map_or_else(|| token.replace('\u{2581}', " ").into_bytes(), |byte| vec![byte])
+                byte.map_or_else(
+                    || token.replace('\u{2581}', " ").into_bytes(),
+                    |byte| vec![byte],
+                )
             }
         }
     }

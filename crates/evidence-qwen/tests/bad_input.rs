@@ -16,7 +16,9 @@ use serde_json::{Value, json};
 const WEIGHTS: &str = "model.safetensors";
 
 fn fixture(name: &str, file: &str) -> Vec<u8> {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures")
+        .join(name);
     std::fs::read(path.join(file)).unwrap()
 }
 
@@ -30,7 +32,10 @@ fn read(bytes: &[u8]) -> Tensors {
         .map(|(name, info)| {
             let range = usize::try_from(info.bytes.start).unwrap()
                 ..usize::try_from(info.bytes.end).unwrap();
-            (name, (info.dtype.to_string(), info.shape, bytes[range].to_vec()))
+            (
+                name,
+                (info.dtype.to_string(), info.shape, bytes[range].to_vec()),
+            )
         })
         .collect()
 }
@@ -112,11 +117,17 @@ fn a_file_cut_anywhere_is_refused() {
 
 #[test]
 fn a_page_in_place_of_weights_is_refused() {
-    let error = refusal(&files(&config(FLOATS), b"<!doctype html><html>Not found</html>"));
+    let error = refusal(&files(
+        &config(FLOATS),
+        b"<!doctype html><html>Not found</html>",
+    ));
     assert!(
         matches!(
             error,
-            CheckpointError::Safetensors { error: SafetensorsError::HugeHeader(_), .. }
+            CheckpointError::Safetensors {
+                error: SafetensorsError::HugeHeader(_),
+                ..
+            }
         ),
         "{error}"
     );
@@ -161,21 +172,45 @@ fn tensors_that_are_missing_extra_or_misshapen_are_named() {
 #[test]
 fn types_that_do_not_belong_are_named() {
     let name = "model.norm.weight";
-    let error = refusal_with(FLOATS, |tensors| tensors.get_mut(name).unwrap().0 = "I32".to_owned());
+    let error = refusal_with(FLOATS, |tensors| {
+        tensors.get_mut(name).unwrap().0 = "I32".to_owned()
+    });
     assert!(matches!(&error, CheckpointError::WrongDtype { name: tensor, .. } if tensor == name));
     let name = "model.layers.0.mlp.up_proj.weight";
-    let error = refusal_with(PACKED, |tensors| tensors.get_mut(name).unwrap().0 = "F32".to_owned());
+    let error = refusal_with(PACKED, |tensors| {
+        tensors.get_mut(name).unwrap().0 = "F32".to_owned()
+    });
     assert!(matches!(&error, CheckpointError::WrongDtype { name: tensor, .. } if tensor == name));
 }
 
 #[test]
 fn values_that_are_no_numbers_are_refused() {
     for (fixture, name, value) in [
-        (FLOATS, "model.layers.0.mlp.up_proj.weight", &f32::NAN.to_le_bytes()[..]),
-        (FLOATS, "model.norm.weight", &f32::INFINITY.to_le_bytes()[..]),
-        ("qwen2-f16", "model.layers.1.mlp.down_proj.weight", &0x7e00_u16.to_le_bytes()[..]),
-        ("qwen3-bf16", "lm_head.weight", &0x7fc0_u16.to_le_bytes()[..]),
-        (PACKED, "model.embed_tokens.scales", &0x7fc0_u16.to_le_bytes()[..]),
+        (
+            FLOATS,
+            "model.layers.0.mlp.up_proj.weight",
+            &f32::NAN.to_le_bytes()[..],
+        ),
+        (
+            FLOATS,
+            "model.norm.weight",
+            &f32::INFINITY.to_le_bytes()[..],
+        ),
+        (
+            "qwen2-f16",
+            "model.layers.1.mlp.down_proj.weight",
+            &0x7e00_u16.to_le_bytes()[..],
+        ),
+        (
+            "qwen3-bf16",
+            "lm_head.weight",
+            &0x7fc0_u16.to_le_bytes()[..],
+        ),
+        (
+            PACKED,
+            "model.embed_tokens.scales",
+            &0x7fc0_u16.to_le_bytes()[..],
+        ),
     ] {
         let error = refusal_with(fixture, |tensors| {
             tensors.get_mut(name).unwrap().2[..value.len()].copy_from_slice(value);
@@ -187,10 +222,16 @@ fn values_that_are_no_numbers_are_refused() {
 #[test]
 fn files_that_are_not_there_are_named() {
     let error = refusal(&MemoryFiles::default());
-    assert_eq!(error, CheckpointError::MissingFile("config.json".to_owned()));
+    assert_eq!(
+        error,
+        CheckpointError::MissingFile("config.json".to_owned())
+    );
     let mut only_config = MemoryFiles::default();
     only_config.insert("config.json", config(FLOATS).to_string());
-    assert_eq!(refusal(&only_config), CheckpointError::MissingFile(WEIGHTS.to_owned()));
+    assert_eq!(
+        refusal(&only_config),
+        CheckpointError::MissingFile(WEIGHTS.to_owned())
+    );
     only_config.insert(
         "model.safetensors.index.json",
         r#"{"weight_map":{"a":"../secret","b":"model-1.safetensors"}}"#,
@@ -207,7 +248,10 @@ fn one_tensor_in_two_files_is_refused() {
         "model.safetensors.index.json",
         r#"{"weight_map":{"a":"model.safetensors","b":"other.safetensors"}}"#,
     );
-    assert!(matches!(refusal(&files), CheckpointError::DuplicateTensor(_)));
+    assert!(matches!(
+        refusal(&files),
+        CheckpointError::DuplicateTensor(_)
+    ));
 }
 
 fn config_with(change: impl FnOnce(&mut Value)) -> Result<Config, ConfigError> {
@@ -230,28 +274,46 @@ fn what_the_decoder_does_not_have_is_refused_by_name() {
         ConfigError::UnknownRopeScaling("yarn".to_owned())
     );
     assert_eq!(
-        refused("quantization", json!({"quant_method": "gptq", "bits": 4, "group_size": 128})),
+        refused(
+            "quantization",
+            json!({"quant_method": "gptq", "bits": 4, "group_size": 128})
+        ),
         ConfigError::UnknownQuantization("gptq".to_owned())
     );
     assert_eq!(
-        refused("quantization", json!({"mode": "mxfp4", "bits": 4, "group_size": 32})),
+        refused(
+            "quantization",
+            json!({"mode": "mxfp4", "bits": 4, "group_size": 32})
+        ),
         ConfigError::UnknownQuantization("mxfp4".to_owned())
     );
     assert_eq!(
         refused("quantization", json!({"bits": 3, "group_size": 64})),
-        ConfigError::UnsupportedGroup { bits: 3, group_size: 64 }
+        ConfigError::UnsupportedGroup {
+            bits: 3,
+            group_size: 64
+        }
     );
     assert!(matches!(
         refused("hidden_act", json!("gelu")),
-        ConfigError::Unsupported { field: "hidden_act", .. }
+        ConfigError::Unsupported {
+            field: "hidden_act",
+            ..
+        }
     ));
     assert!(matches!(
         refused("use_sliding_window", json!(true)),
-        ConfigError::Unsupported { field: "use_sliding_window", .. }
+        ConfigError::Unsupported {
+            field: "use_sliding_window",
+            ..
+        }
     ));
     assert!(matches!(
         refused("num_key_value_heads", json!(3)),
-        ConfigError::Impossible { field: "num_key_value_heads", .. }
+        ConfigError::Impossible {
+            field: "num_key_value_heads",
+            ..
+        }
     ));
     for (field, value) in [
         ("hidden_size", json!(0)),
@@ -259,10 +321,19 @@ fn what_the_decoder_does_not_have_is_refused_by_name() {
         ("vocab_size", json!(1_u64 << 40)),
         ("num_hidden_layers", json!(0)),
     ] {
-        assert!(matches!(refused(field, value), ConfigError::Impossible { .. }), "{field}");
+        assert!(
+            matches!(refused(field, value), ConfigError::Impossible { .. }),
+            "{field}"
+        );
     }
-    assert!(matches!(refused("vocab_size", json!("many")), ConfigError::Malformed(_)));
-    assert!(matches!(Config::parse("<html>"), Err(ConfigError::Malformed(_))));
+    assert!(matches!(
+        refused("vocab_size", json!("many")),
+        ConfigError::Malformed(_)
+    ));
+    assert!(matches!(
+        Config::parse("<html>"),
+        Err(ConfigError::Malformed(_))
+    ));
 }
 
 #[test]
@@ -275,7 +346,10 @@ fn a_tokenizer_of_another_model_is_refused() {
     files.insert("tokenizer.json", tokenizer.to_string());
     assert_eq!(
         load(&files).unwrap_err(),
-        LoadError::Tokenizer(TokenizerError::VocabularyMismatch { token: 128, vocab_size: 128 })
+        LoadError::Tokenizer(TokenizerError::VocabularyMismatch {
+            token: 128,
+            vocab_size: 128
+        })
     );
     files.insert("tokenizer.json", "{}");
     assert!(matches!(
@@ -290,8 +364,20 @@ fn prompts_that_do_not_fit_are_refused() {
     let options = Options::default();
     let mut refused = |tokens: &[u32]| model.continue_tokens(tokens, &options).unwrap_err();
     assert_eq!(refused(&[]), GenerateError::EmptyPrompt);
-    assert_eq!(refused(&[0; 513]), GenerateError::PromptTooLong { tokens: 513, context: 512 });
-    assert_eq!(refused(&[5, 128]), GenerateError::UnknownToken { token: 128, vocab_size: 128 });
+    assert_eq!(
+        refused(&[0; 513]),
+        GenerateError::PromptTooLong {
+            tokens: 513,
+            context: 512
+        }
+    );
+    assert_eq!(
+        refused(&[5, 128]),
+        GenerateError::UnknownToken {
+            token: 128,
+            vocab_size: 128
+        }
+    );
     assert_eq!(
         block_on(model.generate(&[], &options, &mut |_| std::ops::ControlFlow::Continue(()))),
         Err(GenerateError::NoTokenizer)

@@ -4,9 +4,9 @@
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use evidence_qwen::check::{Subject, check};
 use evidence_agent::action::{Action, ToolName};
 use evidence_agent::{Message, Role};
+use evidence_qwen::check::{Subject, check};
 use evidence_qwen::constraint::ActionSchema;
 use evidence_qwen::sampling::Sampling;
 use evidence_qwen::source::Folder;
@@ -25,10 +25,20 @@ fn load() -> Model {
 fn conversations_are_rendered_and_encoded_as_by_transformers() {
     let report = block_on(check(&mut load(), &folder())).unwrap();
     let count = |wanted: fn(&Subject) -> bool| {
-        report.comparisons.iter().filter(|comparison| wanted(&comparison.subject)).count()
+        report
+            .comparisons
+            .iter()
+            .filter(|comparison| wanted(&comparison.subject))
+            .count()
     };
-    assert_eq!(count(|subject| matches!(subject, Subject::Rendered { .. })), 20);
-    assert_eq!(count(|subject| matches!(subject, Subject::Tokens { .. })), 21);
+    assert_eq!(
+        count(|subject| matches!(subject, Subject::Rendered { .. })),
+        20
+    );
+    assert_eq!(
+        count(|subject| matches!(subject, Subject::Tokens { .. })),
+        21
+    );
     assert_eq!(report.failed(), 0, "{report}");
 }
 
@@ -44,11 +54,19 @@ fn the_authors_sampling_is_offered() {
 fn a_constrained_reply_is_an_action() {
     let mut model = load();
     let messages = [Message::new(Role::User, "Fix it.")];
-    let tools = [ToolName::ListFiles, ToolName::EditFile, ToolName::RunCommand];
+    let tools = [
+        ToolName::ListFiles,
+        ToolName::EditFile,
+        ToolName::RunCommand,
+    ];
     let mut complete = 0;
     for seed in 0..30 {
         let options = Options {
-            sampling: Sampling { temperature: 1.0, seed, ..Sampling::GREEDY },
+            sampling: Sampling {
+                temperature: 1.0,
+                seed,
+                ..Sampling::GREEDY
+            },
             max_tokens: 300,
             constraint: Some(ActionSchema::for_tools(&tools)),
             ..Options::default()
@@ -66,14 +84,20 @@ fn a_constrained_reply_is_an_action() {
             complete += 1;
         }
     }
-    assert!(complete >= 5, "only {complete} of 30 replies came to an end");
+    assert!(
+        complete >= 5,
+        "only {complete} of 30 replies came to an end"
+    );
 }
 
 #[test]
 fn a_reply_stops_within_one_token_and_goes_on_from_what_is_known() {
     let mut model = load();
     let messages = [Message::new(Role::User, "Count.")];
-    let options = Options { max_tokens: 20, ..Options::default() };
+    let options = Options {
+        max_tokens: 20,
+        ..Options::default()
+    };
     let mut generation = model.reply(&messages, &options).unwrap();
     let prompt_tokens = generation.prompt_tokens();
     assert_eq!(generation.pending_tokens(), prompt_tokens);
@@ -81,11 +105,18 @@ fn a_reply_stops_within_one_token_and_goes_on_from_what_is_known() {
         block_on(generation.step()).unwrap();
     }
     drop(generation);
-    assert_eq!(model.reply(&messages, &options).unwrap().pending_tokens(), 1);
+    assert_eq!(
+        model.reply(&messages, &options).unwrap().pending_tokens(),
+        1
+    );
     let mut tokens = 0;
     let stopped = block_on(model.generate(&messages, &options, &mut |step| {
         tokens += usize::from(matches!(step, Step::Token { .. }));
-        if tokens == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if tokens == 3 {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     }));
     assert!(stopped.is_err() && tokens == 3, "{stopped:?} {tokens}");
 }

@@ -12,8 +12,12 @@ use pollster::block_on;
 #[test]
 fn a_generator_hands_out_its_reply_piece_by_piece() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/qwen3-chat");
-    let model =
-        block_on(Model::load(&Folder::new(folder), &Backend::Flex, &mut |_, _| {})).unwrap();
+    let model = block_on(Model::load(
+        &Folder::new(folder),
+        &Backend::Flex,
+        &mut |_, _| {},
+    ))
+    .unwrap();
     let options = Options {
         max_tokens: 40,
         constraint: Some(ActionSchema::for_tools(&[ToolName::ReadFile])),

@@ -21,7 +21,11 @@ const CHECKPOINTS: [&str; 8] = [
 ];
 
 fn folder(name: &str) -> Folder {
-    Folder::new(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name))
+    Folder::new(
+        PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/fixtures")
+            .join(name),
+    )
 }
 
 /// The adapter of this machine, a software one included.
@@ -64,7 +68,10 @@ fn every_layout_and_format_agrees_with_the_reference() {
 
 /// Greedy tokens after a prompt, and how many of its tokens were computed.
 fn greedy(model: &mut Model, tokens: &[u32], count: usize) -> (Vec<u32>, usize) {
-    let options = Options { max_tokens: count, ..Options::default() };
+    let options = Options {
+        max_tokens: count,
+        ..Options::default()
+    };
     let mut generation = model.continue_tokens(tokens, &options).unwrap();
     let computed = generation.pending_tokens();
     let mut reply = Vec::new();
@@ -94,9 +101,15 @@ fn a_prefix_that_is_known_is_not_computed_again() {
 
         // Extended, repeated, cut, forked and extended again.
         model.reset();
-        assert_eq!(greedy(&mut model, &prompt[..140], 6), (shorter.clone(), 140));
+        assert_eq!(
+            greedy(&mut model, &prompt[..140], 6),
+            (shorter.clone(), 140)
+        );
         let (reply, computed) = greedy(&mut model, &prompt, 6);
-        assert!(reply == longer && computed <= 160, "{backend:?}: {reply:?} {computed}");
+        assert!(
+            reply == longer && computed <= 160,
+            "{backend:?}: {reply:?} {computed}"
+        );
         assert_eq!(greedy(&mut model, &prompt, 6), (longer.clone(), 1));
         assert_eq!(greedy(&mut model, &prompt[..140], 6), (shorter, 1));
         assert_eq!(greedy(&mut model, &forked, 6), (other, 5));

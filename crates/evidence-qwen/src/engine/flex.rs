@@ -28,8 +28,12 @@ const LANES: usize = 8;
 fn dot(a: &[f32], b: &[f32]) -> f32 {
     let mut sums = [0.0_f32; LANES];
     let (a_blocks, b_blocks) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
-    let rest: f32 =
-        a_blocks.remainder().iter().zip(b_blocks.remainder()).map(|(a, b)| a * b).sum();
+    let rest: f32 = a_blocks
+        .remainder()
+        .iter()
+        .zip(b_blocks.remainder())
+        .map(|(a, b)| a * b)
+        .sum();
     for (a, b) in a_blocks.zip(b_blocks) {
         for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
             *sum += a * b;
@@ -73,18 +77,29 @@ const NIBBLE_SCALES: [f32; 4] = [1.0, 1.0 / 16.0, 1.0 / 256.0, 1.0 / 4096.0];
 
 impl NibbleInput {
     fn new(x: &[f32], group_size: usize) -> Self {
-        let scaled =
-            x.iter().zip(NIBBLE_SCALES.iter().cycle()).map(|(value, scale)| value * scale).collect();
-        Self { scaled, group_sums: group_sums(x, group_size) }
+        let scaled = x
+            .iter()
+            .zip(NIBBLE_SCALES.iter().cycle())
+            .map(|(value, scale)| value * scale)
+            .collect();
+        Self {
+            scaled,
+            group_sums: group_sums(x, group_size),
+        }
     }
 }
 
 fn group_sums(x: &[f32], group_size: usize) -> Vec<f32> {
-    x.chunks_exact(group_size).map(|group| group.iter().sum()).collect()
+    x.chunks_exact(group_size)
+        .map(|group| group.iter().sum())
+        .collect()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "at most sixteen bits")]
-#[expect(clippy::cast_possible_wrap, reason = "signed words convert in one instruction")]
+#[expect(
+    clippy::cast_possible_wrap,
+    reason = "signed words convert in one instruction"
+)]
 fn nibble_dot(words: &[u32], scaled: &[f32]) -> f32 {
     let mut low = [0.0_f32; 4];
     let mut high = [0.0_f32; 4];
@@ -101,7 +116,10 @@ fn nibble_dot(words: &[u32], scaled: &[f32]) -> f32 {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "at most eight bits")]
-#[expect(clippy::cast_possible_wrap, reason = "signed words convert in one instruction")]
+#[expect(
+    clippy::cast_possible_wrap,
+    reason = "signed words convert in one instruction"
+)]
 fn byte_dot(words: &[u32], x: &[f32]) -> f32 {
     let mut sums = [0.0_f32; 4];
     for (word, x) in words.iter().zip(x.chunks_exact(4)) {
@@ -124,19 +142,31 @@ fn multiply_one(x: &[f32], matrix: &Matrix<FlexTensor>, mut put: impl FnMut(usiz
                 put(row, dot(&unpacked, x));
             }
         }
-        Format::Packed { bits, group_size, groups: float } => {
+        Format::Packed {
+            bits,
+            group_size,
+            groups: float,
+        } => {
             let input = if bits == 4 {
                 NibbleInput::new(x, group_size as usize)
             } else {
-                NibbleInput { scaled: x.to_vec(), group_sums: group_sums(x, group_size as usize) }
+                NibbleInput {
+                    scaled: x.to_vec(),
+                    group_sums: group_sums(x, group_size as usize),
+                }
             };
             let group_dot: fn(&[u32], &[f32]) -> f32 =
                 if bits == 4 { nibble_dot } else { byte_dot };
             let group_words = (group_size * bits / 32) as usize;
             let row_groups = matrix.format.row_group_words(matrix.cols);
-            let groups = matrix.groups.as_ref().map_or(&[][..], FlexTensor::storage::<u32>);
-            for (row, (words, groups)) in
-                words.chunks_exact(row_words).zip(groups.chunks_exact(row_groups)).enumerate()
+            let groups = matrix
+                .groups
+                .as_ref()
+                .map_or(&[][..], FlexTensor::storage::<u32>);
+            for (row, (words, groups)) in words
+                .chunks_exact(row_words)
+                .zip(groups.chunks_exact(row_groups))
+                .enumerate()
             {
                 let mut sum = 0.0;
                 for (((words, group), x), x_sum) in words
@@ -155,13 +185,12 @@ fn multiply_one(x: &[f32], matrix: &Matrix<FlexTensor>, mut put: impl FnMut(usiz
 }
 
 /// Several tokens times every row: a row is unpacked once for all of them.
-fn multiply_many(
-    x: &[f32],
-    matrix: &Matrix<FlexTensor>,
-    mut put: impl FnMut(usize, usize, f32),
-) {
+fn multiply_many(x: &[f32], matrix: &Matrix<FlexTensor>, mut put: impl FnMut(usize, usize, f32)) {
     let words = matrix.words.storage::<u32>();
-    let groups = matrix.groups.as_ref().map_or(&[][..], FlexTensor::storage::<u32>);
+    let groups = matrix
+        .groups
+        .as_ref()
+        .map_or(&[][..], FlexTensor::storage::<u32>);
     let row_words = matrix.format.row_words(matrix.cols);
     let row_groups = matrix.format.row_group_words(matrix.cols);
     let mut unpacked = vec![0.0; matrix.cols];
@@ -267,7 +296,10 @@ impl Engine for FlexEngine {
 
     fn embed(&self, table: &Matrix<FlexTensor>, tokens: &[u32]) -> FlexTensor {
         let words = table.words.storage::<u32>();
-        let groups = table.groups.as_ref().map_or(&[][..], FlexTensor::storage::<u32>);
+        let groups = table
+            .groups
+            .as_ref()
+            .map_or(&[][..], FlexTensor::storage::<u32>);
         let row_words = table.format.row_words(table.cols);
         let row_groups = table.format.row_group_words(table.cols);
         let mut rows = vec![0.0; tokens.len() * table.cols];
@@ -299,7 +331,12 @@ impl Engine for FlexEngine {
         tensor(rows)
     }
 
-    fn project(&self, x: &FlexTensor, tokens: usize, projection: &Projection<'_, Self>) -> FlexTensor {
+    fn project(
+        &self,
+        x: &FlexTensor,
+        tokens: usize,
+        projection: &Projection<'_, Self>,
+    ) -> FlexTensor {
         let mut out = vec![0.0; tokens * projection.rows()];
         multiply(x.storage(), tokens, projection, &mut out, false);
         tensor(out)
@@ -312,7 +349,13 @@ impl Engine for FlexEngine {
         projection: &Projection<'_, Self>,
         residual: &mut FlexTensor,
     ) {
-        multiply(x.storage(), tokens, projection, residual.storage_mut(), true);
+        multiply(
+            x.storage(),
+            tokens,
+            projection,
+            residual.storage_mut(),
+            true,
+        );
     }
 
     fn rotate(
@@ -330,15 +373,21 @@ impl Engine for FlexEngine {
         let cached = position * kv_size..(position + tokens) * kv_size;
         let keys = &mut cache.keys.storage_mut::<f32>()[cached.clone()];
         let values = &mut cache.values.storage_mut::<f32>()[cached];
-        for (token, row) in
-            fused.storage_mut::<f32>().chunks_exact_mut(heads.fused_size()).enumerate()
+        for (token, row) in fused
+            .storage_mut::<f32>()
+            .chunks_exact_mut(heads.fused_size())
+            .enumerate()
         {
             let start = (position + token) * heads.dim;
             let rotations = &rotations[start..start + heads.dim];
             let (rotated, value) = row.split_at_mut(heads.query_size() + kv_size);
             for (index, head) in rotated.chunks_exact_mut(heads.dim).enumerate() {
                 if let Some(norms) = norms {
-                    let weight = if index < heads.query { &norms.query } else { &norms.key };
+                    let weight = if index < heads.query {
+                        &norms.query
+                    } else {
+                        &norms.key
+                    };
                     normalize(head, weight.storage(), norms.eps);
                 }
                 rotate_head(head, rotations);
@@ -371,8 +420,10 @@ impl Engine for FlexEngine {
             .zip(out.chunks_exact_mut(heads.query_size()))
         {
             let seen = position + token + 1;
-            for (head, (query, out)) in
-                fused.chunks_exact(heads.dim).zip(out.chunks_exact_mut(heads.dim)).enumerate()
+            for (head, (query, out)) in fused
+                .chunks_exact(heads.dim)
+                .zip(out.chunks_exact_mut(heads.dim))
+                .enumerate()
             {
                 let start = head / queries_per_key * heads.dim;
                 let of_head = |index: usize| {
@@ -380,9 +431,7 @@ impl Engine for FlexEngine {
                     first..first + heads.dim
                 };
                 weights.clear();
-                weights.extend(
-                    (0..seen).map(|index| scale * dot(query, &keys[of_head(index)])),
-                );
+                weights.extend((0..seen).map(|index| scale * dot(query, &keys[of_head(index)])));
                 let largest = weights.iter().copied().fold(f32::NEG_INFINITY, f32::max);
                 let mut total = 0.0;
                 for weight in &mut weights {
@@ -404,7 +453,11 @@ impl Engine for FlexEngine {
         let mut out = Vec::with_capacity(tokens * width);
         for row in gate_up.storage::<f32>().chunks_exact(2 * width) {
             let (gate, up) = row.split_at(width);
-            out.extend(gate.iter().zip(up).map(|(gate, up)| gate / (1.0 + (-gate).exp()) * up));
+            out.extend(
+                gate.iter()
+                    .zip(up)
+                    .map(|(gate, up)| gate / (1.0 + (-gate).exp()) * up),
+            );
         }
         tensor(out)
     }
@@ -413,7 +466,11 @@ impl Engine for FlexEngine {
         let logits = logits.storage_mut::<f32>();
         for token in tokens {
             if let Some(logit) = logits.get_mut(*token as usize) {
-                *logit = if *logit > 0.0 { *logit / penalty } else { *logit * penalty };
+                *logit = if *logit > 0.0 {
+                    *logit / penalty
+                } else {
+                    *logit * penalty
+                };
             }
         }
     }
@@ -434,7 +491,8 @@ impl Engine for FlexEngine {
             if allowed.is_some_and(|bits| bits[token as usize / 32] >> (token % 32) & 1 == 0) {
                 continue;
             }
-            if candidates.len() == count && candidates.last().is_some_and(|last| last.logit >= logit)
+            if candidates.len() == count
+                && candidates.last().is_some_and(|last| last.logit >= logit)
             {
                 continue;
             }

@@ -57,7 +57,10 @@ pub struct Gpu {
 
 impl std::fmt::Debug for Gpu {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Gpu").field("info", &self.info).finish_non_exhaustive()
+        formatter
+            .debug_struct("Gpu")
+            .field("info", &self.info)
+            .finish_non_exhaustive()
     }
 }
 
@@ -69,8 +72,7 @@ impl Gpu {
     /// When there is no WebGPU, no adapter, or the adapter gives no device.
     pub async fn connect() -> Result<Self, DeviceError> {
         let failed = |error: &dyn std::fmt::Display| DeviceError::NoAdapter(error.to_string());
-        let instance =
-            wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle());
+        let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle());
         let adapter = instance
             .request_adapter(&wgpu::RequestAdapterOptions {
                 power_preference: wgpu::PowerPreference::HighPerformance,
@@ -98,7 +100,9 @@ impl Gpu {
             has_f16: features.contains(wgpu::Features::SHADER_F16),
             has_subgroups: features.contains(wgpu::Features::SUBGROUP),
             min_subgroup_size: adapter_info.subgroup_min_size,
-            max_buffer_bytes: limits.max_storage_buffer_binding_size.min(limits.max_buffer_size),
+            max_buffer_bytes: limits
+                .max_storage_buffer_binding_size
+                .min(limits.max_buffer_size),
         };
         let options = RuntimeOptions {
             // A buffer that is read and one that is written must not share a
@@ -107,12 +111,24 @@ impl Gpu {
             ..RuntimeOptions::try_default().map_err(|error| failed(&error))?
         };
         let backend = adapter_info.backend;
-        let setup = WgpuSetup { instance, adapter, device, queue, backend };
+        let setup = WgpuSetup {
+            instance,
+            adapter,
+            device,
+            queue,
+            backend,
+        };
         let device = try_init_device(setup, options).map_err(|error| failed(&error))?;
         let device = cubecl::Device::Wgpu(device);
         let client = device.client();
         let plan = Plan::guess(&info);
-        Ok(Self { client, device, info, plan, is_tuned: false })
+        Ok(Self {
+            client,
+            device,
+            info,
+            plan,
+            is_tuned: false,
+        })
     }
 
     /// The adapter.
@@ -128,20 +144,36 @@ impl Gpu {
     /// Takes a plan that was remembered in place of a measurement.
     #[must_use]
     pub fn with_plan(self, plan: Plan) -> Self {
-        Self { plan, is_tuned: true, ..self }
+        Self {
+            plan,
+            is_tuned: true,
+            ..self
+        }
     }
 
     fn empty(&self, length: usize, dtype: DType) -> CubeTensor {
         // An empty buffer cannot be bound.
         let handle = self.client.empty(length.max(4) * dtype.size());
         let shape = Shape::new([length]);
-        CubeTensor::new_contiguous(self.client.clone(), self.device.clone(), shape, handle, dtype)
+        CubeTensor::new_contiguous(
+            self.client.clone(),
+            self.device.clone(),
+            shape,
+            handle,
+            dtype,
+        )
     }
 
     fn upload<T: bytemuck::Pod>(&self, values: &[T], dtype: DType) -> CubeTensor {
         let handle = self.client.create_from_slice(bytemuck::cast_slice(values));
         let shape = Shape::new([values.len()]);
-        CubeTensor::new_contiguous(self.client.clone(), self.device.clone(), shape, handle, dtype)
+        CubeTensor::new_contiguous(
+            self.client.clone(),
+            self.device.clone(),
+            shape,
+            handle,
+            dtype,
+        )
     }
 
     fn launch(&self, kernel: Kernel, count: (u32, u32), buffers: &[&CubeTensor], params: [u32; 4]) {
@@ -159,7 +191,9 @@ impl Gpu {
 
 impl KernelMetadata for Kernel {
     fn id(&self) -> KernelId {
-        KernelId::new::<Self>().info(self.clone()).mode(ExecutionMode::Unchecked)
+        KernelId::new::<Self>()
+            .info(self.clone())
+            .mode(ExecutionMode::Unchecked)
     }
 
     fn address_type(&self) -> ElemType {
@@ -175,7 +209,11 @@ impl CubeKernel for Kernel {
             ExecutionMode::Unchecked,
             AddressType::U32,
         );
-        KernelDefinition { body: Scope::root(settings.clone()), settings, info: Info::default() }
+        KernelDefinition {
+            body: Scope::root(settings.clone()),
+            settings,
+            info: Info::default(),
+        }
     }
 
     fn source(&self) -> Option<PrecompiledSource> {
@@ -205,12 +243,26 @@ impl Plan {
     pub(crate) fn guess(info: &AdapterInfo) -> Self {
         if info.is_software {
             Self {
-                matvec: MatvecVariant { lanes: 1, rows: 2, threads: 32, subgroups: false },
-                tile: TileVariant::Registers { rows: 4, tokens: 4, threads: 32 },
+                matvec: MatvecVariant {
+                    lanes: 1,
+                    rows: 2,
+                    threads: 32,
+                    subgroups: false,
+                },
+                tile: TileVariant::Registers {
+                    rows: 4,
+                    tokens: 4,
+                    threads: 32,
+                },
             }
         } else {
             Self {
-                matvec: MatvecVariant { lanes: 16, rows: 2, threads: 128, subgroups: false },
+                matvec: MatvecVariant {
+                    lanes: 16,
+                    rows: 2,
+                    threads: 128,
+                    subgroups: false,
+                },
                 tile: TileVariant::Shared { side: 4 },
             }
         }
@@ -218,8 +270,12 @@ impl Plan {
 
     /// The variants that are worth a measurement on this adapter.
     pub(crate) fn matvec_variants(info: &AdapterInfo) -> Vec<MatvecVariant> {
-        let variant =
-            |lanes, rows, threads| MatvecVariant { lanes, rows, threads, subgroups: false };
+        let variant = |lanes, rows, threads| MatvecVariant {
+            lanes,
+            rows,
+            threads,
+            subgroups: false,
+        };
         let mut variants = vec![
             variant(1, 1, 32),
             variant(1, 2, 32),
@@ -243,7 +299,11 @@ impl Plan {
 
     /// The variants that are worth a measurement.
     pub(crate) fn tile_variants() -> Vec<TileVariant> {
-        let registers = |rows, tokens| TileVariant::Registers { rows, tokens, threads: 32 };
+        let registers = |rows, tokens| TileVariant::Registers {
+            rows,
+            tokens,
+            threads: 32,
+        };
         vec![
             registers(4, 4),
             registers(8, 4),
@@ -272,7 +332,10 @@ pub(crate) struct GpuEngine {
 pub(crate) const CANDIDATE_BYTES: u64 = 8;
 
 /// Sizes fit in 32 bits: the config bounds them.
-#[expect(clippy::cast_possible_truncation, reason = "dimensions are below 2^24 and buffers below 2^32")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "dimensions are below 2^24 and buffers below 2^32"
+)]
 fn narrow(size: usize) -> u32 {
     size as u32
 }
@@ -310,13 +373,12 @@ impl GpuEngine {
     }
 
     /// Seconds that one product takes.
-    async fn time(
-        &self,
-        matrix: &Matrix<CubeTensor>,
-        tokens: usize,
-    ) -> Result<f64, DeviceError> {
+    async fn time(&self, matrix: &Matrix<CubeTensor>, tokens: usize) -> Result<f64, DeviceError> {
         let x = self.floats(vec![1.0; tokens * matrix.cols]);
-        let projection = Projection { parts: std::slice::from_ref(matrix), bias: None };
+        let projection = Projection {
+            parts: std::slice::from_ref(matrix),
+            bias: None,
+        };
         // The first run compiles.
         self.project(&x, tokens, &projection);
         self.finish().await?;
@@ -369,9 +431,11 @@ impl GpuEngine {
         } else {
             let variant = self.gpu.plan.tile;
             let count = match variant {
-                TileVariant::Registers { rows, tokens: tile, threads } => {
-                    (product.rows.div_ceil(rows * threads), tokens.div_ceil(tile))
-                }
+                TileVariant::Registers {
+                    rows,
+                    tokens: tile,
+                    threads,
+                } => (product.rows.div_ceil(rows * threads), tokens.div_ceil(tile)),
                 TileVariant::Shared { side } => {
                     (product.rows.div_ceil(16 * side), tokens.div_ceil(16 * side))
                 }
@@ -415,7 +479,8 @@ impl Engine for GpuEngine {
         let vectors = narrow(floats.shape().num_elements() / 4);
         if vectors > 0 {
             let count = (vectors.div_ceil(REDUCTION_THREADS).min(1024), 1);
-            self.gpu.launch(Kernel::Copy, count, &[floats, &grown], [vectors, 0, 0, 0]);
+            self.gpu
+                .launch(Kernel::Copy, count, &[floats, &grown], [vectors, 0, 0, 0]);
         }
         grown
     }
@@ -427,7 +492,10 @@ impl Engine for GpuEngine {
         buffers.extend(&table.groups);
         buffers.push(&out);
         let cols = narrow(table.cols);
-        let kernel = Kernel::Embed { format: table.format, cols };
+        let kernel = Kernel::Embed {
+            format: table.format,
+            cols,
+        };
         let blocks = cols / wgsl::block_cols(table.format);
         let count = (blocks.div_ceil(REDUCTION_THREADS), narrow(tokens.len()));
         self.gpu.launch(kernel, count, &buffers, [0; 4]);
@@ -443,9 +511,13 @@ impl Engine for GpuEngine {
         eps: f32,
     ) -> CubeTensor {
         let out = self.gpu.empty(rows.len() * width, DType::F32);
-        let kernel = Kernel::RmsNorm { width: narrow(width), eps_bits: eps.to_bits() };
+        let kernel = Kernel::RmsNorm {
+            width: narrow(width),
+            eps_bits: eps.to_bits(),
+        };
         let params = [narrow(rows.start), 0, 0, 0];
-        self.gpu.launch(kernel, (narrow(rows.len()), 1), &[x, weight, &out], params);
+        self.gpu
+            .launch(kernel, (narrow(rows.len()), 1), &[x, weight, &out], params);
         out
     }
 
@@ -480,14 +552,17 @@ impl Engine for GpuEngine {
         rotations: &CubeTensor,
         cache: &mut LayerCache<CubeTensor>,
     ) {
-        let kernel =
-            Kernel::Rotate { heads, norm_eps_bits: norms.map(|norms| norms.eps.to_bits()) };
+        let kernel = Kernel::Rotate {
+            heads,
+            norm_eps_bits: norms.map(|norms| norms.eps.to_bits()),
+        };
         let mut buffers = vec![&*fused, rotations, &cache.keys, &cache.values];
         if let Some(norms) = norms {
             buffers.extend([&norms.query, &norms.key]);
         }
         let count = (narrow(heads.query + 2 * heads.key_value), narrow(tokens));
-        self.gpu.launch(kernel, count, &buffers, [0, narrow(position), 0, 0]);
+        self.gpu
+            .launch(kernel, count, &buffers, [0, narrow(position), 0, 0]);
     }
 
     fn attend(
@@ -501,14 +576,29 @@ impl Engine for GpuEngine {
         let out = self.gpu.empty(tokens * heads.query_size(), DType::F32);
         let count = (narrow(heads.query), narrow(tokens));
         let buffers = [fused, &cache.keys, &cache.values, &out];
-        self.gpu.launch(Kernel::Attend { heads }, count, &buffers, [0, narrow(position), 0, 0]);
+        self.gpu.launch(
+            Kernel::Attend { heads },
+            count,
+            &buffers,
+            [0, narrow(position), 0, 0],
+        );
         out
     }
 
     fn gate(&self, gate_up: &CubeTensor, tokens: usize, width: usize) -> CubeTensor {
         let out = self.gpu.empty(tokens * width, DType::F32);
-        let count = (narrow(width / 4).div_ceil(REDUCTION_THREADS), narrow(tokens));
-        self.gpu.launch(Kernel::Gate { width: narrow(width) }, count, &[gate_up, &out], [0; 4]);
+        let count = (
+            narrow(width / 4).div_ceil(REDUCTION_THREADS),
+            narrow(tokens),
+        );
+        self.gpu.launch(
+            Kernel::Gate {
+                width: narrow(width),
+            },
+            count,
+            &[gate_up, &out],
+            [0; 4],
+        );
         out
     }
 
@@ -519,7 +609,8 @@ impl Engine for GpuEngine {
         let ids = self.gpu.upload(tokens, DType::U32);
         let count = (narrow(tokens.len()).div_ceil(REDUCTION_THREADS), 1);
         let params = [narrow(tokens.len()), penalty.to_bits(), 0, 0];
-        self.gpu.launch(Kernel::Penalize, count, &[&ids, logits], params);
+        self.gpu
+            .launch(Kernel::Penalize, count, &[&ids, logits], params);
     }
 
     async fn candidates(
@@ -538,8 +629,13 @@ impl Engine for GpuEngine {
         let mut buffers = vec![logits];
         buffers.extend(&mask);
         buffers.push(&lists);
-        let kernel = Kernel::TopOfSlice { count, slice, masked: mask.is_some() };
-        self.gpu.launch(kernel, (slices, 1), &buffers, [length, 0, 0, 0]);
+        let kernel = Kernel::TopOfSlice {
+            count,
+            slice,
+            masked: mask.is_some(),
+        };
+        self.gpu
+            .launch(kernel, (slices, 1), &buffers, [length, 0, 0, 0]);
         let kernel = Kernel::TopOfSlices { count, slices };
         self.gpu.launch(kernel, (1, 1), &[&lists, &best], [0; 4]);
         let bytes = self.gpu.read(&best).await?;
@@ -549,7 +645,10 @@ impl Engine for GpuEngine {
             match token {
                 NOT_A_NUMBER => return Err(DeviceError::NotANumber),
                 NO_TOKEN => break,
-                token => candidates.push(Candidate { token, logit: f32::from_bits(bits) }),
+                token => candidates.push(Candidate {
+                    token,
+                    logit: f32::from_bits(bits),
+                }),
             }
         }
         Ok(candidates)
@@ -557,11 +656,18 @@ impl Engine for GpuEngine {
 
     async fn read(&self, floats: &CubeTensor) -> Result<Vec<f32>, DeviceError> {
         let bytes = self.gpu.read(floats).await?;
-        Ok(bytes.chunks_exact(4).map(bytemuck::pod_read_unaligned).collect())
+        Ok(bytes
+            .chunks_exact(4)
+            .map(bytemuck::pod_read_unaligned)
+            .collect())
     }
 
     async fn finish(&self) -> Result<(), DeviceError> {
-        self.gpu.client.sync().await.map_err(|error| DeviceError::Failed(error.to_string()))
+        self.gpu
+            .client
+            .sync()
+            .await
+            .map_err(|error| DeviceError::Failed(error.to_string()))
     }
 }
 
@@ -570,9 +676,13 @@ impl Gpu {
     async fn read(&self, tensor: &CubeTensor) -> Result<Vec<u8>, DeviceError> {
         let byte_count = tensor.shape().num_elements() * tensor.dtype.size();
         let read = self.client.read_async(vec![tensor.handle.clone()]);
-        let mut buffers =
-            read.await.map_err(|error| DeviceError::Failed(error.to_string()))?;
-        let mut bytes = buffers.pop().map(|bytes| bytes.to_vec()).unwrap_or_default();
+        let mut buffers = read
+            .await
+            .map_err(|error| DeviceError::Failed(error.to_string()))?;
+        let mut bytes = buffers
+            .pop()
+            .map(|bytes| bytes.to_vec())
+            .unwrap_or_default();
         // A buffer may be longer than what it holds.
         bytes.truncate(byte_count);
         Ok(bytes)
@@ -588,12 +698,16 @@ mod tests {
     use pollster::block_on;
 
     fn gpu() -> Option<Gpu> {
-        block_on(Gpu::connect()).inspect_err(|error| println!("{error}")).ok()
+        block_on(Gpu::connect())
+            .inspect_err(|error| println!("{error}"))
+            .ok()
     }
 
     fn floats(random: &mut Random, length: usize) -> Vec<f32> {
         #[expect(clippy::cast_possible_truncation, reason = "test values")]
-        (0..length).map(|_| (random.unit() * 2.0 - 1.0) as f32).collect()
+        (0..length)
+            .map(|_| (random.unit() * 2.0 - 1.0) as f32)
+            .collect()
     }
 
     /// A matrix of random bits that are numbers in every format.
@@ -611,7 +725,11 @@ mod tests {
         let mut pair = |random: &mut Random, is_bf16| {
             u32::from(half(random, is_bf16)) | u32::from(half(random, is_bf16)) << 16
         };
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "random bits")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "random bits"
+        )]
         let words = (0..count)
             .map(|_| match format {
                 Format::F32 => floats(random, 1)[0].to_bits(),
@@ -622,16 +740,32 @@ mod tests {
             .collect();
         let groups = (0..group_count)
             .map(|_| match format {
-                Format::Packed { groups: GroupFloat::F32, .. } => floats(random, 1)[0].to_bits(),
-                Format::Packed { groups: GroupFloat::F16, .. } => pair(random, false),
+                Format::Packed {
+                    groups: GroupFloat::F32,
+                    ..
+                } => floats(random, 1)[0].to_bits(),
+                Format::Packed {
+                    groups: GroupFloat::F16,
+                    ..
+                } => pair(random, false),
                 _ => pair(random, true),
             })
             .collect();
-        HostMatrix { rows, cols, format, words, groups }
+        HostMatrix {
+            rows,
+            cols,
+            format,
+            words,
+            groups,
+        }
     }
 
     fn formats() -> Vec<(Format, usize)> {
-        let packed = |bits, group_size, groups| Format::Packed { bits, group_size, groups };
+        let packed = |bits, group_size, groups| Format::Packed {
+            bits,
+            group_size,
+            groups,
+        };
         vec![
             (Format::F32, 100),
             (Format::F16, 100),
@@ -647,7 +781,8 @@ mod tests {
 
     fn relative_difference(a: &[f32], b: &[f32]) -> f32 {
         assert_eq!(a.len(), b.len());
-        let norm = |values: &mut dyn Iterator<Item = f32>| values.map(|v| v * v).sum::<f32>().sqrt();
+        let norm =
+            |values: &mut dyn Iterator<Item = f32>| values.map(|v| v * v).sum::<f32>().sqrt();
         norm(&mut a.iter().zip(b).map(|(a, b)| a - b)) / norm(&mut b.iter().copied())
     }
 
@@ -660,15 +795,26 @@ mod tests {
         bias: &[f32],
         residual: &[f32],
     ) -> [Vec<f32>; 2] {
-        let parts: Vec<_> =
-            matrices.iter().map(|matrix| engine.upload(matrix.clone())).collect();
+        let parts: Vec<_> = matrices
+            .iter()
+            .map(|matrix| engine.upload(matrix.clone()))
+            .collect();
         let (x, bias) = (engine.floats(x.to_vec()), engine.floats(bias.to_vec()));
-        let plain = Projection { parts: &parts, bias: None };
-        let biased = Projection { parts: &parts, bias: Some(&bias) };
+        let plain = Projection {
+            parts: &parts,
+            bias: None,
+        };
+        let biased = Projection {
+            parts: &parts,
+            bias: Some(&bias),
+        };
         let mut sum = engine.floats(residual.to_vec());
         engine.project_onto(&x, tokens, &biased, &mut sum);
         let product = engine.project(&x, tokens, &plain);
-        [block_on(engine.read(&product)).unwrap(), block_on(engine.read(&sum)).unwrap()]
+        [
+            block_on(engine.read(&product)).unwrap(),
+            block_on(engine.read(&sum)).unwrap(),
+        ]
     }
 
     #[test]
@@ -679,15 +825,20 @@ mod tests {
         let mut random = Random::new(5);
         for (format, cols) in formats() {
             // Row counts that fill no workgroup.
-            let matrices =
-                [matrix(&mut random, 37, cols, format), matrix(&mut random, 6, cols, format)];
+            let matrices = [
+                matrix(&mut random, 37, cols, format),
+                matrix(&mut random, 6, cols, format),
+            ];
             for tokens in [1, 2, 3, 21] {
                 let x = floats(&mut random, tokens * cols);
                 let bias = floats(&mut random, 43);
                 let residual = floats(&mut random, tokens * 43);
-                let expected =
-                    product(&FlexEngine, &x, tokens, &matrices, &bias, &residual);
-                let plans = if tokens < FEW_TOKENS { matvecs.len() } else { tiles.len() };
+                let expected = product(&FlexEngine, &x, tokens, &matrices, &bias, &residual);
+                let plans = if tokens < FEW_TOKENS {
+                    matvecs.len()
+                } else {
+                    tiles.len()
+                };
                 for index in 0..plans {
                     let mut gpu = gpu.clone();
                     gpu.plan = Plan {
@@ -699,7 +850,10 @@ mod tests {
                     let actual = product(&engine, &x, tokens, &matrices, &bias, &residual);
                     for (actual, expected) in actual.iter().zip(&expected) {
                         let difference = relative_difference(actual, expected);
-                        assert!(difference < 1e-5, "{format:?} {tokens} {plan:?}: {difference}");
+                        assert!(
+                            difference < 1e-5,
+                            "{format:?} {tokens} {plan:?}: {difference}"
+                        );
                     }
                 }
             }
@@ -733,9 +887,12 @@ mod tests {
             values[3] = 2.0;
             values[length - 1] = 2.0;
             let mask: Vec<u32> = (0..length.div_ceil(32)).map(|_| 0xaaaa_aaab).collect();
-            for (count, allowed) in
-                [(1, None), (4, None), (1, Some(&mask[..])), (40, Some(&mask[..]))]
-            {
+            for (count, allowed) in [
+                (1, None),
+                (4, None),
+                (1, Some(&mask[..])),
+                (40, Some(&mask[..])),
+            ] {
                 let expected = block_on(FlexEngine.candidates(
                     &FlexEngine.floats(values.clone()),
                     length,

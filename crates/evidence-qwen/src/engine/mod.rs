@@ -145,9 +145,21 @@ pub(crate) trait Engine {
     fn grown(&self, floats: &Self::Floats, length: usize) -> Self::Floats;
 
     fn upload(&self, matrix: HostMatrix) -> Matrix<Self::Words> {
-        let HostMatrix { rows, cols, format, words, groups } = matrix;
+        let HostMatrix {
+            rows,
+            cols,
+            format,
+            words,
+            groups,
+        } = matrix;
         let groups = (!groups.is_empty()).then(|| self.words(groups));
-        Matrix { rows, cols, format, words: self.words(words), groups }
+        Matrix {
+            rows,
+            cols,
+            format,
+            words: self.words(words),
+            groups,
+        }
     }
 
     /// The rows of a table that belong to these tokens.
@@ -186,7 +198,10 @@ pub(crate) trait Engine {
     ///
     /// `rotations` holds cosine and sine of each pair of dimensions, position
     /// by position.
-    #[expect(clippy::too_many_arguments, reason = "an operation of the decoder, called once")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "an operation of the decoder, called once"
+    )]
     fn rotate(
         &self,
         fused: &mut Self::Floats,

@@ -65,19 +65,45 @@ pub(crate) struct Product {
 /// A kernel, by everything that its text depends on.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Kernel {
-    Embed { format: Format, cols: u32 },
-    RmsNorm { width: u32, eps_bits: u32 },
-    Matvec { product: Product, variant: MatvecVariant },
-    Tile { product: Product, variant: TileVariant },
-    Rotate { heads: Heads, norm_eps_bits: Option<u32> },
-    Attend { heads: Heads },
-    Gate { width: u32 },
+    Embed {
+        format: Format,
+        cols: u32,
+    },
+    RmsNorm {
+        width: u32,
+        eps_bits: u32,
+    },
+    Matvec {
+        product: Product,
+        variant: MatvecVariant,
+    },
+    Tile {
+        product: Product,
+        variant: TileVariant,
+    },
+    Rotate {
+        heads: Heads,
+        norm_eps_bits: Option<u32>,
+    },
+    Attend {
+        heads: Heads,
+    },
+    Gate {
+        width: u32,
+    },
     Copy,
     Penalize,
     /// The best of each slice of the logits.
-    TopOfSlice { count: u32, slice: u32, masked: bool },
+    TopOfSlice {
+        count: u32,
+        slice: u32,
+        masked: bool,
+    },
     /// The best of the slices' best.
-    TopOfSlices { count: u32, slices: u32 },
+    TopOfSlices {
+        count: u32,
+        slices: u32,
+    },
 }
 
 /// Threads of a workgroup where a row is reduced.
@@ -91,8 +117,14 @@ impl Kernel {
     pub(crate) fn workgroup(&self) -> (u32, u32) {
         match self {
             Self::Matvec { variant, .. } => (variant.threads, 1),
-            Self::Tile { variant: TileVariant::Registers { threads, .. }, .. } => (*threads, 1),
-            Self::Tile { variant: TileVariant::Shared { .. }, .. } => (16, 16),
+            Self::Tile {
+                variant: TileVariant::Registers { threads, .. },
+                ..
+            } => (*threads, 1),
+            Self::Tile {
+                variant: TileVariant::Shared { .. },
+                ..
+            } => (16, 16),
             Self::TopOfSlice { .. } | Self::TopOfSlices { .. } => (SEARCH_THREADS, 1),
             _ => (REDUCTION_THREADS, 1),
         }
@@ -102,7 +134,13 @@ impl Kernel {
     pub(crate) fn source(&self) -> String {
         let (x, y) = self.workgroup();
         let mut text = String::new();
-        if let Self::Matvec { variant: MatvecVariant { subgroups: true, .. }, .. } = self {
+        if let Self::Matvec {
+            variant: MatvecVariant {
+                subgroups: true, ..
+            },
+            ..
+        } = self
+        {
             text.push_str("enable subgroups;\n");
         }
         let _ = writeln!(text, "const THREADS = {}u;", x * y);
@@ -113,20 +151,33 @@ impl Kernel {
                 rms_norm(&mut text, *width, f32::from_bits(*eps_bits), &main);
             }
             Self::Matvec { product, variant } => matvec(&mut text, product, *variant, &main),
-            Self::Tile { product, variant: TileVariant::Registers { rows, tokens, .. } } => {
+            Self::Tile {
+                product,
+                variant: TileVariant::Registers { rows, tokens, .. },
+            } => {
                 register_tile(&mut text, product, *rows, *tokens, &main);
             }
-            Self::Tile { product, variant: TileVariant::Shared { side } } => {
+            Self::Tile {
+                product,
+                variant: TileVariant::Shared { side },
+            } => {
                 shared_tile(&mut text, product, *side, &main);
             }
-            Self::Rotate { heads, norm_eps_bits } => {
+            Self::Rotate {
+                heads,
+                norm_eps_bits,
+            } => {
                 rotate(&mut text, *heads, norm_eps_bits.map(f32::from_bits), &main);
             }
             Self::Attend { heads } => attend(&mut text, *heads, &main),
             Self::Gate { width } => gate(&mut text, *width, &main),
             Self::Copy => copy(&mut text, &main),
             Self::Penalize => penalize(&mut text, &main),
-            Self::TopOfSlice { count, slice, masked } => {
+            Self::TopOfSlice {
+                count,
+                slice,
+                masked,
+            } => {
                 top_of_slice(&mut text, *count, *slice, *masked, &main);
             }
             Self::TopOfSlices { count, slices } => {
@@ -146,7 +197,11 @@ fn declare(text: &mut String, buffers: &[(&str, &str, bool)]) {
             "@group(0) @binding({binding}) var<storage, {access}> {name}: array<{element}>;"
         );
     }
-    let _ = writeln!(text, "@group(0) @binding({}) var<uniform> params: vec4<u32>;", buffers.len());
+    let _ = writeln!(
+        text,
+        "@group(0) @binding({}) var<uniform> params: vec4<u32>;",
+        buffers.len()
+    );
 }
 
 /// Words that a kernel loads at a time from a matrix of this format.
@@ -243,8 +298,11 @@ fn packed_vector(bits: u32, index: u32, words: &str) -> String {
     let element = ["x", "y", "z", "w"][word as usize % 4];
     let source = format!("{words}{}.{element}", word / 4);
     let integers = if bits == 4 {
-        let source =
-            if index.is_multiple_of(2) { source } else { format!("({source} >> 16u)") };
+        let source = if index.is_multiple_of(2) {
+            source
+        } else {
+            format!("({source} >> 16u)")
+        };
         format!("vec4<u32>({source}) & vec4<u32>(0xfu, 0xf0u, 0xf00u, 0xf000u)")
     } else {
         format!(
@@ -258,7 +316,11 @@ fn packed_vector(bits: u32, index: u32, words: &str) -> String {
 fn unpack_block(text: &mut String, bits: u32, words: &str, is_scaled: bool) {
     for index in 0..8 {
         let vector = packed_vector(bits, index, words);
-        let factors = if is_scaled { String::new() } else { format!(" * {}", factors(bits)) };
+        let factors = if is_scaled {
+            String::new()
+        } else {
+            format!(" * {}", factors(bits))
+        };
         let _ = writeln!(text, "let q{index} = {vector}{factors};");
     }
 }
@@ -267,11 +329,18 @@ const NIBBLE_FACTORS: &str = "vec4<f32>(1.0, 0.0625, 0.00390625, 0.000244140625)
 const BYTE_FACTORS: &str = "vec4<f32>(1.0, 0.00390625, 0.0000152587890625, 1.0)";
 
 fn factors(bits: u32) -> &'static str {
-    if bits == 4 { NIBBLE_FACTORS } else { BYTE_FACTORS }
+    if bits == 4 {
+        NIBBLE_FACTORS
+    } else {
+        BYTE_FACTORS
+    }
 }
 
 fn embed(text: &mut String, format: Format, cols: u32, main: &str) {
-    let mut buffers = vec![("tokens", "u32", false), ("words", word_vector(format), false)];
+    let mut buffers = vec![
+        ("tokens", "u32", false),
+        ("words", word_vector(format), false),
+    ];
     if let Format::Packed { groups, .. } = format {
         buffers.push(("groups", group_element(groups), false));
     }
@@ -291,12 +360,21 @@ fn embed(text: &mut String, format: Format, cols: u32, main: &str) {
         vectors = block / 4,
     );
     match format {
-        Format::Packed { bits, group_size, .. } => {
+        Format::Packed {
+            bits, group_size, ..
+        } => {
             let vectors = block_vectors(format);
             for vector in 0..vectors {
-                let _ = writeln!(text, "let words{vector} = words[src * {vectors}u + {vector}u];");
+                let _ = writeln!(
+                    text,
+                    "let words{vector} = words[src * {vectors}u + {vector}u];"
+                );
             }
-            let _ = writeln!(text, "let group = group_floats(src / {}u);", group_size / block);
+            let _ = writeln!(
+                text,
+                "let group = group_floats(src / {}u);",
+                group_size / block
+            );
             unpack_block(text, bits, "words", false);
             for index in 0..8 {
                 let _ = writeln!(text, "out[dst + {index}u] = q{index} * group.x + group.y;");
@@ -310,7 +388,11 @@ fn embed(text: &mut String, format: Format, cols: u32, main: &str) {
 fn rms_norm(text: &mut String, width: u32, eps: f32, main: &str) {
     declare(
         text,
-        &[("x", "vec4<f32>", false), ("weight", "vec4<f32>", false), ("out", "vec4<f32>", true)],
+        &[
+            ("x", "vec4<f32>", false),
+            ("weight", "vec4<f32>", false),
+            ("out", "vec4<f32>", true),
+        ],
     );
     let _ = write!(
         text,
@@ -340,7 +422,10 @@ fn rms_norm(text: &mut String, width: u32, eps: f32, main: &str) {
 }
 
 fn declare_product(text: &mut String, product: &Product) {
-    let mut buffers = vec![("x", "vec4<f32>", false), ("words", word_vector(product.format), false)];
+    let mut buffers = vec![
+        ("x", "vec4<f32>", false),
+        ("words", word_vector(product.format), false),
+    ];
     if let Format::Packed { groups, .. } = product.format {
         buffers.push(("groups", group_element(groups), false));
     }
@@ -362,7 +447,11 @@ fn declare_product(text: &mut String, product: &Product) {
         rows = product.rows,
         stride = product.stride,
         offset = product.offset,
-        bias = if product.bias { format!(" + bias[{}u + row]", product.offset) } else { String::new() },
+        bias = if product.bias {
+            format!(" + bias[{}u + row]", product.offset)
+        } else {
+            String::new()
+        },
         add = if product.add { " + out[slot]" } else { "" },
     );
 }
@@ -374,12 +463,21 @@ fn row_index(product: &Product, row: &str) -> String {
 
 fn matvec(text: &mut String, product: &Product, variant: MatvecVariant, main: &str) {
     declare_product(text, product);
-    let MatvecVariant { lanes, rows, threads, subgroups } = variant;
+    let MatvecVariant {
+        lanes,
+        rows,
+        threads,
+        subgroups,
+    } = variant;
     let block = block_cols(product.format);
     let blocks = product.cols / block;
     let reduce_in_memory = lanes > 1 && !subgroups;
     if reduce_in_memory {
-        let _ = writeln!(text, "var<workgroup> partial: array<f32, {}>;", threads * rows);
+        let _ = writeln!(
+            text,
+            "var<workgroup> partial: array<f32, {}>;",
+            threads * rows
+        );
     }
     let _ = write!(
         text,
@@ -399,7 +497,9 @@ fn matvec(text: &mut String, product: &Product, variant: MatvecVariant, main: &s
         let _ = writeln!(text, "var total{r} = vec4<f32>();");
     }
     match product.format {
-        Format::Packed { bits, group_size, .. } => {
+        Format::Packed {
+            bits, group_size, ..
+        } => {
             // One lane walks whole groups; several take block after block in turn.
             let per_step = if lanes == 1 { group_size / block } else { 1 };
             packed_rows(text, product, bits, (lanes, rows), per_step);
@@ -459,7 +559,9 @@ fn packed_rows(
     (lanes, rows): (u32, u32),
     per_step: u32,
 ) {
-    let Format::Packed { group_size, .. } = product.format else { return };
+    let Format::Packed { group_size, .. } = product.format else {
+        return;
+    };
     let block = block_cols(product.format);
     let blocks = product.cols / block;
     let vectors = block_vectors(product.format);
@@ -549,7 +651,9 @@ fn register_tile(text: &mut String, product: &Product, rows: u32, tokens: u32, m
         }
     };
     match product.format {
-        Format::Packed { bits, group_size, .. } => {
+        Format::Packed {
+            bits, group_size, ..
+        } => {
             let word_vectors = block_vectors(product.format);
             for r in 0..rows {
                 let _ = writeln!(
@@ -636,7 +740,9 @@ var<workgroup> inputs: array<vec4<f32>, {size}>;
         inputs = tile * vectors,
     );
     match product.format {
-        Format::Packed { bits, group_size, .. } => {
+        Format::Packed {
+            bits, group_size, ..
+        } => {
             let word_vectors = block_vectors(product.format);
             let block = block_cols(product.format);
             let row = row_index(product, "first_row + i");
@@ -704,8 +810,11 @@ var<workgroup> inputs: array<vec4<f32>, {size}>;
         let _ = writeln!(text, "{{ let token = first_token + local.y + {}u;", 16 * t);
         text.push_str("if (token <= last) {\n");
         for r in 0..side {
-            let _ =
-                writeln!(text, "put(token, first_row + local.x + {}u, sum{r}_{t});", 16 * r);
+            let _ = writeln!(
+                text,
+                "put(token, first_row + local.x + {}u, sum{r}_{t});",
+                16 * r
+            );
         }
         text.push_str("} }\n");
     }
@@ -892,7 +1001,10 @@ fn attention_scale(heads: Heads) -> f32 {
 }
 
 fn gate(text: &mut String, width: u32, main: &str) {
-    declare(text, &[("gate_up", "vec4<f32>", false), ("out", "vec4<f32>", true)]);
+    declare(
+        text,
+        &[("gate_up", "vec4<f32>", false), ("out", "vec4<f32>", true)],
+    );
     let _ = write!(
         text,
         "{main}@builtin(global_invocation_id) id: vec3<u32>) {{
@@ -908,7 +1020,10 @@ fn gate(text: &mut String, width: u32, main: &str) {
 }
 
 fn copy(text: &mut String, main: &str) {
-    declare(text, &[("src", "vec4<f32>", false), ("dst", "vec4<f32>", true)]);
+    declare(
+        text,
+        &[("src", "vec4<f32>", false), ("dst", "vec4<f32>", true)],
+    );
     let _ = write!(
         text,
         "{main}@builtin(global_invocation_id) id: vec3<u32>, \
@@ -972,7 +1087,11 @@ fn top_of_slice(text: &mut String, count: u32, slice: u32, masked: bool, main: &
     buffers.push(("out", "vec2<u32>", true));
     declare(text, &buffers);
     text.push_str(REDUCE_BEST);
-    let allowed = if masked { " && ((allowed[token / 32u] >> (token % 32u)) & 1u) == 1u" } else { "" };
+    let allowed = if masked {
+        " && ((allowed[token / 32u] >> (token % 32u)) & 1u) == 1u"
+    } else {
+        ""
+    };
     let _ = write!(
         text,
         "var<workgroup> slice: array<f32, {slice}>;
@@ -1014,7 +1133,10 @@ var<workgroup> damaged: u32;
 
 /// Merges the slices' lists, each of which is sorted.
 fn top_of_slices(text: &mut String, count: u32, slices: u32, main: &str) {
-    declare(text, &[("lists", "vec2<u32>", false), ("out", "vec2<u32>", true)]);
+    declare(
+        text,
+        &[("lists", "vec2<u32>", false), ("out", "vec2<u32>", true)],
+    );
     text.push_str(REDUCE_BEST);
     let _ = write!(
         text,
