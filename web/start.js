@@ -8,6 +8,10 @@ try {
   const { default: start } = await import(code);
   await start({ module_or_path: wasm });
   starting.remove();
+  // Without it the page works all the same, but for the addresses of artifacts and for going offline.
+  navigator.serviceWorker
+    ?.register("service-worker.js", { updateViaCache: "none" })
+    .catch((error) => console.warn(`The page's worker could not be registered: ${error.message}`));
 } catch (error) {
   starting.setAttribute("role", "alert");
   starting.textContent =

@@ -3,7 +3,10 @@
 //! Everything that a contributor or a build server runs is here; there is no
 //! shell script beside it.
 
+mod bench;
 mod conformance;
+mod description;
+mod dist;
 mod page;
 mod process;
 mod project;
@@ -46,6 +49,8 @@ enum Command {
         #[arg(value_enum)]
         groups: Vec<test::Group>,
     },
+    /// Run the benchmarks, and fail where one is over its limit.
+    Bench,
     /// Run vector files as `bounded-evidence conformance` does.
     Conformance {
         /// Run them in headless Chromium, over the browser's database.
@@ -85,6 +90,7 @@ fn run(command: Command) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Test { groups } => Ok(test::run(&project, &groups)),
+        Command::Bench => bench::run(&setup::prepare(&project, bench::NEEDS)?),
         Command::Conformance { browser, files } => {
             let files = files
                 .iter()
@@ -106,8 +112,8 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Size => {
             let environment = setup::prepare(&project, size::NEEDS)?;
             page::build(&environment)?;
-            let tally = size::check(&environment)?;
-            Ok(tally.exit_code())
+            page::build_library(&environment)?;
+            Ok(size::check(&project)?.exit_code())
         }
     }
 }

@@ -1,11 +1,12 @@
 //! Builds what is shipped: the page, and the library for JavaScript.
 
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::SystemTime;
 
 use anyhow::{Context, Result};
 
+use crate::dist;
 use crate::process;
 use crate::project::Project;
 use crate::setup::{Environment, Need};
@@ -41,40 +42,37 @@ pub fn build(environment: &Environment) -> Result<()> {
     // it runs counts as newer.
     let start = SystemTime::now();
     let mut trunk = environment.tool("trunk")?;
-    // Set-up has brought every tool that trunk would look for on the network.
     trunk
         .arg("build")
+        // Set-up chose the version; a newer one is no news here.
         .env("TRUNK_SKIP_VERSION_CHECK", "true")
+        // trunk refuses to start when it is set to 1, as is the custom.
         .env_remove("NO_COLOR");
     process::run(&mut trunk)?;
+    dist::write_list(&project.dist())?;
     fs::create_dir_all(project.scratch())?;
     File::create(&stamp)?.set_modified(start)?;
     Ok(())
 }
 
-/// Builds the npm package of evidence-wasm and returns its directory, or
-/// `None` while the workspace has no such crate.
-pub fn build_library(environment: &Environment) -> Result<Option<PathBuf>> {
+/// Builds the npm package of evidence-wasm.
+pub fn build_library(environment: &Environment) -> Result<()> {
     let project = environment.project();
-    let Some(crate_directory) = project.member("evidence-wasm") else {
-        return Ok(None);
-    };
-    let package = project.target().join("npm/evidence-wasm");
     let mut wasm_pack = environment.tool("wasm-pack")?;
     wasm_pack
         .args([
             "build",
-            "--release",
+            "--profile",
+            "page",
             "--target",
             "web",
             "--mode",
             "no-install",
             "--out-dir",
         ])
-        .arg(&package)
-        .arg(&crate_directory);
-    process::run(&mut wasm_pack)?;
-    Ok(Some(package))
+        .arg(project.library())
+        .arg(project.root().join("crates/evidence-wasm"));
+    process::run(&mut wasm_pack)
 }
 
 fn is_newer_than_sources(stamp: &Path, project: &Project) -> Result<bool> {

@@ -2,6 +2,7 @@
 //! made.
 
 use std::env;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -36,6 +37,16 @@ impl Project {
         self.root.join("dist")
     }
 
+    /// The npm package of the library for JavaScript.
+    pub fn library(&self) -> PathBuf {
+        self.target().join("npm/evidence-wasm")
+    }
+
+    /// The tests and benchmarks that Node runs.
+    pub fn browser_tests(&self) -> PathBuf {
+        self.root.join("tests/browser")
+    }
+
     /// Where cargo puts what it builds.
     pub fn target(&self) -> PathBuf {
         self.root.join("target")
@@ -55,12 +66,21 @@ impl Project {
     pub fn tools(&self) -> PathBuf {
         self.cache.join("tools")
     }
+}
 
-    /// The directory of the workspace's crate of this name, if it is there.
-    pub fn member(&self, name: &str) -> Option<PathBuf> {
-        let directory = self.root.join("crates").join(name);
-        directory.join("Cargo.toml").is_file().then_some(directory)
+/// The files directly in a directory whose names end so, in order.
+pub fn files_ending(directory: &Path, ending: &str) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    let entries =
+        fs::read_dir(directory).with_context(|| format!("cannot read {}", directory.display()))?;
+    for entry in entries {
+        let path = entry?.path();
+        if path.to_string_lossy().ends_with(ending) {
+            files.push(path);
+        }
     }
+    files.sort();
+    Ok(files)
 }
 
 /// The XDG base directory rule: an absolute `XDG_CACHE_HOME`, else `~/.cache`.
@@ -98,5 +118,18 @@ mod tests {
         let relative = cache_home(Some("c".into()), home()).unwrap();
         assert_eq!(relative, Path::new("/home/a/.cache"));
         assert!(cache_home(None, None).is_err());
+    }
+
+    #[test]
+    fn files_are_found_by_their_ending_in_order() {
+        let directory = tempfile::tempdir().unwrap();
+        for name in ["b.test.mjs", "a.test.mjs", "helper.mjs"] {
+            fs::write(directory.path().join(name), "").unwrap();
+        }
+        let files = files_ending(directory.path(), ".test.mjs").unwrap();
+        assert_eq!(
+            files,
+            ["a.test.mjs", "b.test.mjs"].map(|name| directory.path().join(name))
+        );
     }
 }

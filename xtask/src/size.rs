@@ -4,10 +4,11 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context as _, Result};
 
-use crate::page;
-use crate::setup::{Environment, Need};
+use crate::dist::{Part, files};
+use crate::project::Project;
+use crate::setup::Need;
 use crate::tally::Tally;
 
 /// What measuring needs: the tools of both builds.
@@ -24,21 +25,14 @@ const MEGABYTE: usize = 1_000 * KILOBYTE;
 
 /// Measures what the two builds made and prints a table of it; each limit is
 /// one check.
-pub fn check(environment: &Environment) -> Result<Tally> {
-    let mut budgets = Vec::new();
-    if let Some(package) = page::build_library(environment)? {
-        let code = files(&package)?
-            .into_iter()
-            .filter(|file| matches!(extension(file), Some("wasm" | "js")))
-            .collect();
-        budgets.push(Budget::new(
-            "evidence-wasm",
-            Measure::Brotli,
-            150 * KILOBYTE,
-            code,
-        ));
-    }
-    budgets.extend(page_budgets(&environment.project().dist())?);
+pub fn check(project: &Project) -> Result<Tally> {
+    let code = files(&project.library())?
+        .into_iter()
+        .filter(|file| matches!(extension(file), Some("wasm" | "js")))
+        .collect();
+    let library = Budget::new("evidence-wasm", Measure::Brotli, 150 * KILOBYTE, code);
+    let mut budgets = page_budgets(&project.dist())?;
+    budgets.insert(0, library);
 
     println!(
         "{:<24} {:>8} {:>10} {:>10} {:>10}",
@@ -85,32 +79,6 @@ fn page_budgets(dist: &Path) -> Result<Vec<Budget>> {
         ));
     }
     Ok(budgets)
-}
-
-/// What a file of dist/ is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
-    Page,
-    /// Read when a person chooses it.
-    Sample,
-    /// Loaded when a live run asks for it.
-    ModelWorker,
-    Model,
-}
-
-impl Part {
-    fn of(path: &Path) -> Self {
-        let first = path.iter().next().unwrap_or_default().to_string_lossy();
-        if first == "samples" {
-            Self::Sample
-        } else if first == "models" {
-            Self::Model
-        } else if first.starts_with("evidence-model-worker") {
-            Self::ModelWorker
-        } else {
-            Self::Page
-        }
-    }
 }
 
 /// How the size of a file is counted.
@@ -176,23 +144,6 @@ fn brotli_byte_count(bytes: &[u8]) -> Result<usize> {
     Ok(writer.into_inner().len())
 }
 
-/// All files below a directory, in the order of their paths.
-fn files(directory: &Path) -> Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    let entries =
-        fs::read_dir(directory).with_context(|| format!("cannot read {}", directory.display()))?;
-    for entry in entries {
-        let path = entry?.path();
-        if path.is_dir() {
-            found.extend(files(&path)?);
-        } else {
-            found.push(path);
-        }
-    }
-    found.sort();
-    Ok(found)
-}
-
 fn extension(path: &Path) -> Option<&str> {
     path.extension()?.to_str()
 }
@@ -200,17 +151,6 @@ fn extension(path: &Path) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_file_belongs_to_a_part_by_its_place() {
-        let of = |path| Part::of(Path::new(path));
-        assert_eq!(of("index.html"), Part::Page);
-        assert_eq!(of("evidence-playground-0123_bg.wasm"), Part::Page);
-        assert_eq!(of("samples/cargo.log"), Part::Sample);
-        assert_eq!(of("models/tiny/model.safetensors"), Part::Model);
-        assert_eq!(of("evidence-model-worker_bg.wasm"), Part::ModelWorker);
-        assert_eq!(of("css/samples/a.css"), Part::Page);
-    }
 
     #[test]
     fn the_whole_of_a_budget_is_compared_with_its_limit() {

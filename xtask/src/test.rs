@@ -1,19 +1,20 @@
 //! Runs every test of the project and counts what passed.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::ValueEnum;
 
 use crate::conformance::{self, BrowserChecks};
-use crate::project::Project;
+use crate::project::{Project, files_ending};
 use crate::serve::Server;
 use crate::setup::{self, Environment, Need};
 use crate::tally::{Runner, Tally};
-use crate::{page, process, size};
+use crate::{description, page, process, size};
 
 /// Tests that are run together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -37,6 +38,8 @@ const BROWSER_NEEDS: &[Need] = &[
     Need::Browser,
 ];
 
+const NATIVE_NEEDS: &[Need] = &[Need::Schemathesis];
+
 /// The path that the page is tested at: a project's path on a shared host.
 const PAGE_BASE: &str = "/some/project/path/";
 
@@ -46,27 +49,43 @@ pub fn run(project: &Project, groups: &[Group]) -> ExitCode {
     let wanted = |group| groups.is_empty() || groups.contains(&group);
     let mut run = Run::default();
     // Set-up comes first, so that what it needs of the user is told early.
-    let needs = match (wanted(Group::Browser), wanted(Group::Size)) {
-        (true, _) => BROWSER_NEEDS,
-        (false, true) => size::NEEDS,
-        (false, false) => &[],
+    let needs = [
+        (Group::Native, NATIVE_NEEDS),
+        (Group::Browser, BROWSER_NEEDS),
+        (Group::Size, size::NEEDS),
+    ];
+    let needs: Vec<Need> = needs
+        .into_iter()
+        .filter(|(group, _)| wanted(*group))
+        .flat_map(|(_, needs)| needs.iter().copied())
+        .collect();
+    let environment = if needs.is_empty() {
+        None
+    } else {
+        run.attempt("set-up", || setup::prepare(project, &needs))
     };
-    let environment = run.attempt("set-up", || setup::prepare(project, needs));
     if wanted(Group::Lint) {
         lint(&mut run, project);
     }
     if wanted(Group::Native) {
         native(&mut run, project);
+        if let Some(environment) = &environment {
+            run.step("description of the server", || {
+                description::check(environment)
+            });
+        }
     }
     if let Some(environment) = environment
         && (wanted(Group::Browser) || wanted(Group::Size))
     {
-        let built = run.attempt("page build", || page::build(&environment));
+        let page = run.attempt("page build", || page::build(&environment));
+        let library = run.attempt("library build", || page::build_library(&environment));
+        let built = page.and(library);
         if wanted(Group::Browser) {
             browser(&mut run, &environment, built.is_some());
         }
         if wanted(Group::Size) && built.is_some() {
-            run.step("size", || size::check(&environment));
+            run.step("size", || size::check(project));
         }
     }
     run.close()
@@ -103,9 +122,15 @@ fn native(run: &mut Run, project: &Project) {
     });
 }
 
-fn browser(run: &mut Run, environment: &Environment, page_is_built: bool) {
+fn browser(run: &mut Run, environment: &Environment, built: bool) {
     let project = environment.project();
-    for directory in crates_with_browser_tests(project) {
+    let tested = crates_with_browser_tests(project);
+    if environment.has_wasm_lints() {
+        run.step("lints of the browser's code", || {
+            wasm_lints(environment, &tested)
+        });
+    }
+    for directory in tested {
         let name = directory.file_name().unwrap_or_default().to_string_lossy();
         run.tests(&format!("{name} in the browser"), Runner::Cargo, || {
             wasm_pack_test(environment, &directory)
@@ -116,8 +141,8 @@ fn browser(run: &mut Run, environment: &Environment, page_is_built: bool) {
         let mut command = checks.command(environment, &vectors(project)?)?;
         counted(Runner::Conformance, &mut command)
     });
-    if page_is_built {
-        run.step("page from end to end", || page_tests(environment));
+    if built {
+        run.step("page and library", || page_tests(environment));
     }
 }
 
@@ -134,6 +159,36 @@ fn crates_with_browser_tests(project: &Project) -> Vec<PathBuf> {
         .collect();
     found.sort();
     found
+}
+
+/// Lints what only compiles for the browser, which the native run leaves out:
+/// the page, the vectors' page, and the crates with tests in the browser.
+fn wasm_lints(environment: &Environment, tested: &[PathBuf]) -> Result<Tally> {
+    let lint = |targets: &[&str], packages: &[&OsStr]| {
+        let mut clippy = environment.tool("cargo")?;
+        clippy
+            .args(["clippy", "--locked", "--target", setup::WASM_TARGET])
+            .args(targets)
+            .args(
+                packages
+                    .iter()
+                    .flat_map(|name| [OsStr::new("--package"), name]),
+            )
+            .args(["--", "-D", "warnings"]);
+        process::run(&mut clippy)
+    };
+    let mut packages: Vec<&OsStr> = tested.iter().filter_map(|path| path.file_name()).collect();
+    lint(&["--tests"], &packages)?;
+    packages.extend(
+        [
+            "evidence-playground",
+            "evidence-service-worker",
+            "evidence-conformance",
+        ]
+        .map(OsStr::new),
+    );
+    lint(&["--lib", "--bins"], &packages)?;
+    Ok(Tally::PASS)
 }
 
 fn wasm_pack_test(environment: &Environment, directory: &Path) -> Result<Command> {
@@ -153,32 +208,24 @@ fn vectors(project: &Project) -> Result<Vec<PathBuf>> {
     files_ending(&project.root().join("tests/vectors"), ".jsonl")
 }
 
-/// The tests in tests/browser/, against the page as a static host serves it.
+/// The tests in tests/browser/, against the page as a static host serves it
+/// and the library as npm packs it.
 fn page_tests(environment: &Environment) -> Result<Tally> {
     let project = environment.project();
     let server = Server::start(&project.dist(), PAGE_BASE, 0)?;
     let mut node = environment.node_with_browser()?;
-    node.args(["--test", "--test-reporter=spec", "--test-timeout=180000"])
-        .args(files_ending(
-            &project.root().join("tests/browser"),
-            ".test.mjs",
-        )?)
-        .env("PAGE_URL", server.url());
+    node.args([
+        "--test",
+        "--test-reporter=spec",
+        "--test-timeout=900000",
+        // Two browsers at once take each other's time on a small machine.
+        "--test-concurrency=1",
+    ]);
+    node.args(files_ending(&project.browser_tests(), ".test.mjs")?)
+        .env("PAGE_URL", server.url())
+        .env("DIST", project.dist())
+        .env("LIBRARY", project.library());
     counted(Runner::Node, &mut node)
-}
-
-fn files_ending(directory: &Path, ending: &str) -> Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    let entries =
-        fs::read_dir(directory).with_context(|| format!("cannot read {}", directory.display()))?;
-    for entry in entries {
-        let path = entry?.path();
-        if path.to_string_lossy().ends_with(ending) {
-            files.push(path);
-        }
-    }
-    files.sort();
-    Ok(files)
 }
 
 /// Runs tests and adds up what they report. A runner that fails without a
@@ -295,19 +342,6 @@ mod tests {
                 passed: 2,
                 failed: 0
             }
-        );
-    }
-
-    #[test]
-    fn files_are_found_by_their_ending_in_order() {
-        let directory = tempfile::tempdir().unwrap();
-        for name in ["b.test.mjs", "a.test.mjs", "helper.mjs"] {
-            fs::write(directory.path().join(name), "").unwrap();
-        }
-        let files = files_ending(directory.path(), ".test.mjs").unwrap();
-        assert_eq!(
-            files,
-            ["a.test.mjs", "b.test.mjs"].map(|name| directory.path().join(name))
         );
     }
 }

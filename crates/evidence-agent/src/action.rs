@@ -2,11 +2,16 @@
 
 use std::collections::BTreeSet;
 
+use evidence_core::cursor::ReadArguments;
+use evidence_core::process::{POLL_TOOL, START_TOOL, STOP_TOOL};
+use evidence_core::tool_output::READ_TOOL;
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
-/// The tools of contract A.
+use crate::process::ProcessCall;
+
+/// The tools of the loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolName {
     /// Lists a directory.
@@ -19,10 +24,18 @@ pub enum ToolName {
     EditFile,
     /// Runs an allowed command.
     RunCommand,
+    /// Reads stored tool output by cursor. It exists in runs under contract B alone, as do the next.
+    ReadToolOutput,
+    /// Starts a process.
+    StartProcess,
+    /// Looks at a process.
+    PollProcess,
+    /// Ends a process.
+    StopProcess,
 }
 
 impl ToolName {
-    /// Every tool.
+    /// Every tool of contract A.
     pub const ALL: [Self; 5] = [
         Self::ListFiles,
         Self::ReadFile,
@@ -39,6 +52,10 @@ impl ToolName {
             Self::WriteFile => "write_file",
             Self::EditFile => "edit_file",
             Self::RunCommand => "run_command",
+            Self::ReadToolOutput => READ_TOOL,
+            Self::StartProcess => START_TOOL,
+            Self::PollProcess => POLL_TOOL,
+            Self::StopProcess => STOP_TOOL,
         }
     }
 
@@ -50,6 +67,13 @@ impl ToolName {
             Self::WriteFile => (&["path", "content"], &[]),
             Self::EditFile => (&["path", "old", "new"], &[]),
             Self::RunCommand => (&["argv"], &[]),
+            Self::ReadToolOutput => (&["sha256", "offset", "limit"], &["job_id"]),
+            Self::StartProcess => (&["argv"], &["cwd"]),
+            Self::PollProcess => (
+                &["process_id"],
+                &["stdout_offset", "stderr_offset", "max_output_bytes"],
+            ),
+            Self::StopProcess => (&["process_id"], &[]),
         }
     }
 }
@@ -88,6 +112,10 @@ pub enum ToolCall {
         /// The program and its arguments.
         argv: Vec<String>,
     },
+    /// `akh_read_tool_output`.
+    ReadToolOutput(ReadArguments),
+    /// `exec_start`, `exec_poll` or `exec_stop`.
+    Process(ProcessCall),
 }
 
 impl ToolCall {
@@ -99,6 +127,8 @@ impl ToolCall {
             Self::WriteFile { .. } => ToolName::WriteFile,
             Self::EditFile { .. } => ToolName::EditFile,
             Self::RunCommand { .. } => ToolName::RunCommand,
+            Self::ReadToolOutput(_) => ToolName::ReadToolOutput,
+            Self::Process(call) => call.name(),
         }
     }
 
@@ -109,11 +139,12 @@ impl ToolCall {
             Self::ReadFile { path }
             | Self::WriteFile { path, .. }
             | Self::EditFile { path, .. } => Some(path),
-            Self::RunCommand { .. } => None,
+            Self::RunCommand { .. } | Self::ReadToolOutput(_) | Self::Process(_) => None,
         }
     }
 
-    fn arguments(&self) -> Map<String, Value> {
+    /// The arguments by their names.
+    pub fn arguments(&self) -> Map<String, Value> {
         let text = |name: &str, value: &str| (name.to_owned(), Value::from(value));
         match self {
             Self::ListFiles { path } => path.iter().map(|path| text("path", path)).collect(),
@@ -129,6 +160,31 @@ impl ToolCall {
             Self::RunCommand { argv } => [("argv".to_owned(), Value::from(argv.as_slice()))]
                 .into_iter()
                 .collect(),
+            Self::ReadToolOutput(arguments) => {
+                let number = |name: &str, value: u64| (name.to_owned(), Value::from(value));
+                let job_id = arguments.job_id.as_ref();
+                job_id
+                    .map(|job_id| text("job_id", job_id.as_str()))
+                    .into_iter()
+                    .chain([
+                        text("sha256", &arguments.sha256.to_string()),
+                        number("offset", arguments.request.offset()),
+                        number("limit", arguments.request.limit()),
+                    ])
+                    .collect()
+            }
+            Self::Process(call) => {
+                let arguments = match call {
+                    ProcessCall::Start(arguments) => serde_json::to_value(arguments),
+                    ProcessCall::Poll(arguments) => serde_json::to_value(arguments),
+                    ProcessCall::Stop(arguments) => serde_json::to_value(arguments),
+                };
+                // Fields of text and numbers are an object.
+                match arguments {
+                    Ok(Value::Object(arguments)) => arguments,
+                    _ => Map::new(),
+                }
+            }
         }
     }
 }
@@ -203,6 +259,9 @@ pub enum ActionError {
     /// `argv` that names nothing to run.
     #[error("argv must be a non-empty array of non-empty strings")]
     MalformedArgv,
+    /// Arguments of one of contract B's tools that are not of its form.
+    #[error("{0}")]
+    Arguments(String),
 }
 
 impl Action {
@@ -234,6 +293,8 @@ impl Action {
         };
         let tool = ToolName::ALL
             .into_iter()
+            // Where contract B's tool is not offered it is a name like any unknown one.
+            .chain(available.into_iter().flatten().copied())
             .find(|tool| tool.as_str() == name)
             .ok_or_else(|| ActionError::UnknownTool(name.clone()))?;
         if available.is_some_and(|available| !available.contains(&tool)) {
@@ -267,6 +328,23 @@ fn parse_call(tool: ToolName, mut object: Map<String, Value>) -> Result<ToolCall
             fields,
         });
     }
+    if tool == ToolName::ReadToolOutput {
+        object.remove("tool");
+        return ReadArguments::parse(&Value::Object(object).to_string())
+            .map(ToolCall::ReadToolOutput)
+            .map_err(|refusal| ActionError::Arguments(refusal.to_string()));
+    }
+    if matches!(
+        tool,
+        ToolName::StartProcess | ToolName::PollProcess | ToolName::StopProcess
+    ) {
+        object.remove("tool");
+        let arguments = Value::Object(object).to_string();
+        return ProcessCall::parse(tool.as_str(), &arguments)
+            .ok_or(ActionError::NotEnabled(tool.as_str()))?
+            .map(ToolCall::Process)
+            .map_err(|invalid| ActionError::Arguments(invalid.to_string()));
+    }
     let mut text = |field: &'static str| match object.remove(field) {
         Some(Value::String(text)) => Ok(Some(text)),
         None => Ok(None),
@@ -290,7 +368,12 @@ fn parse_call(tool: ToolName, mut object: Map<String, Value>) -> Result<ToolCall
             old: required_text("old")?,
             new: required_text("new")?,
         },
-        ToolName::RunCommand => ToolCall::RunCommand {
+        // The others were returned above.
+        ToolName::RunCommand
+        | ToolName::ReadToolOutput
+        | ToolName::StartProcess
+        | ToolName::PollProcess
+        | ToolName::StopProcess => ToolCall::RunCommand {
             argv: argv(object.remove("argv"))?,
         },
     })

@@ -1,8 +1,8 @@
 //! The workspace that keeps large results out of the prompt (contract A).
 
-use evidence_core::EvidenceLimits;
 use evidence_core::observation::{self, Observation};
 use evidence_core::range;
+use evidence_core::{ArtifactDescriptor, EvidenceLimits};
 use evidence_store::{ArtifactStore, Store};
 
 use crate::action::{ToolCall, ToolName};
@@ -44,6 +44,15 @@ impl<W: Workspace, S: Store> BoundedEvidenceWorkspace<W, S> {
     }
 }
 
+/// A successful result as the model sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BoundedResult {
+    /// The result itself, or the observation in its place.
+    pub text: String,
+    /// What was stored, when the text is an observation.
+    pub artifact: Option<ArtifactDescriptor>,
+}
+
 /// Bounds one successful result: unchanged when it is small enough, otherwise stored and replaced by
 /// its observation.
 ///
@@ -55,14 +64,20 @@ pub async fn bound_result<S: Store>(
     text: String,
     artifacts: &ArtifactStore<S>,
     limits: &EvidenceLimits,
-) -> Result<String, ToolError> {
+) -> Result<BoundedResult, ToolError> {
     if observation::is_inline(text.len(), limits) {
-        return Ok(text);
+        return Ok(BoundedResult {
+            text,
+            artifact: None,
+        });
     }
     let descriptor = artifacts.put(&text).await?;
     let observation = Observation::new(&text, &descriptor, limits)
         .map_err(|error| ToolError::Refused(error.to_string()))?;
-    Ok(observation.render())
+    Ok(BoundedResult {
+        text: observation.render(),
+        artifact: Some(descriptor),
+    })
 }
 
 impl<W: Workspace, S: Store> Workspace for BoundedEvidenceWorkspace<W, S> {
@@ -91,6 +106,7 @@ impl<W: Workspace, S: Store> Workspace for BoundedEvidenceWorkspace<W, S> {
             };
         }
         let text = self.workspace.execute(call).await?;
-        bound_result(text, &self.artifacts, &self.limits).await
+        let bounded = bound_result(text, &self.artifacts, &self.limits).await?;
+        Ok(bounded.text)
     }
 }

@@ -2,11 +2,10 @@
 
 use serde::Serialize;
 
-use crate::action::{Action, ToolCall};
+use crate::action::{Action, ToolCall, ToolName};
 use crate::generator::Generator;
 use crate::limits::AgentLimits;
 use crate::message::{Message, Role};
-use crate::prompt::system_prompt;
 use crate::workspace::{ToolError, Workspace};
 
 /// Why a run ended.
@@ -42,6 +41,9 @@ pub struct StepEvent {
     pub action: Option<Action>,
     /// What the model is told; none after the final action.
     pub result: Option<String>,
+    /// The reference to the complete result, if it was stored (contract B).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provenance: Option<String>,
 }
 
 /// What an observer is told while a run goes on.
@@ -98,7 +100,7 @@ impl Run {
     /// Begins a run of `task` with the tools of `workspace`.
     pub fn new(task: &str, workspace: &impl Workspace, limits: AgentLimits) -> Self {
         let messages = vec![
-            Message::new(Role::System, system_prompt(workspace.policy())),
+            Message::new(Role::System, workspace.instructions()),
             Message::new(Role::User, task),
         ];
         Self {
@@ -209,7 +211,7 @@ impl Run {
                     match workspace.execute(&call).await {
                         Ok(text) => text,
                         Err(error) => {
-                            if let ToolError::Storage(error) = &error {
+                            if !matches!(error, ToolError::Refused(_)) {
                                 end = Some(StopReason::StorageFailed);
                                 failure = Some(error.to_string());
                             }
@@ -220,12 +222,14 @@ impl Run {
                 (Some(Action::Tool(call)), Some(result))
             }
         };
+        let provenance = workspace.take_provenance();
         self.record(
             StepEvent {
                 step,
                 response,
                 action,
                 result,
+                provenance,
             },
             observe,
         );
@@ -241,7 +245,11 @@ impl Run {
         })
     }
 
+    /// Looking at a process again is how one waits for it: the steps alone bound that.
     fn repeats_too_often(&mut self, call: &ToolCall) -> bool {
+        if call.name() == ToolName::PollProcess {
+            return false;
+        }
         if self.last_call.as_ref() == Some(call) {
             self.identical_calls += 1;
         } else {
@@ -263,6 +271,7 @@ impl Run {
     }
 }
 
-fn error_line(error: &impl std::fmt::Display) -> String {
+/// What the model reads in place of a result: an error is one line that says so.
+pub fn error_line(error: &impl std::fmt::Display) -> String {
     format!("error: {error}")
 }

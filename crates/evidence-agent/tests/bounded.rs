@@ -7,7 +7,7 @@ use bytes::Bytes;
 use evidence_agent::workspace::{MemoryTree, ToolWorkspace};
 use evidence_agent::{
     AgentLimits, BoundedEvidenceWorkspace, Run, ScriptedGenerator, StopReason, ToolCall, ToolError,
-    ToolPolicy, Workspace,
+    ToolPolicy, Workspace, script_replies,
 };
 use evidence_core::{ArtifactDescriptor, EvidenceLimits};
 use evidence_store::{ArtifactStore, Batch, Key, MemoryStore, Store, StoreError};
@@ -228,6 +228,16 @@ fn exhausted_storage_ends_the_run_and_shows_nothing_unstored() {
     assert!(
         keys.iter()
             .all(|key| key.as_str().contains(&id.sha256().to_string()))
+    );
+}
+
+#[test]
+fn a_script_is_read_line_by_line_without_comments_and_blanks() {
+    let script = "\u{feff}{\"final\":\"a\"}\r\n\n  # why\n \t\n#\n{\"final\":\"#\"}";
+    let replies: Vec<_> = script_replies(script).collect();
+    assert_eq!(
+        replies,
+        [(1, r#"{"final":"a"}"#), (6, r##"{"final":"#"}"##)]
     );
 }
 

@@ -1,5 +1,6 @@
 //! `bounded-evidence conformance`.
 
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -27,7 +28,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         let lines = std::fs::read_to_string(file).with_context(|| format!("cannot read {name}"))?;
         report.add(block_on(check_file(kind, &lines, &host)));
     }
-    println!("{report}");
+    writeln!(std::io::stdout(), "{report}").context("cannot print the report")?;
     Ok(if report.failures.is_empty() {
         ExitCode::SUCCESS
     } else {

@@ -1,10 +1,15 @@
 //! The command `bounded-evidence`: the same rules, natively.
 
+mod bench;
 mod conformance;
 mod run;
+mod serve;
+mod sweep;
 
 use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use anyhow::{Context as _, bail};
 use clap::{Parser, Subcommand};
 
 /// Keep large tool results outside the prompt, exactly, and read them by byte range.
@@ -21,15 +26,47 @@ enum Command {
     Run(run::Arguments),
     /// Check vector files (evidence, loop, protocol and config .jsonl) and print what differs.
     Conformance(conformance::Arguments),
+    /// Measure the numbers that the project promises.
+    #[command(subcommand)]
+    Bench(bench::Arguments),
+    /// Keep the tool output of agent runtimes over HTTP (contract B).
+    Serve(serve::Arguments),
+    /// Delete the tool output that has expired (contract B) and print what was deleted.
+    Sweep(sweep::Arguments),
 }
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Conformance(arguments) => conformance::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
+        Command::Serve(arguments) => serve::run(&arguments),
+        Command::Sweep(arguments) => sweep::run(&arguments),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("bounded-evidence: {error:#}");
         ExitCode::from(2)
     })
+}
+
+/// A name that no other run of this command has.
+fn unique_name(prefix: &str) -> String {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    format!("{prefix}-{}-{}", now.as_nanos(), std::process::id())
+}
+
+/// Reads the values of `--allow-command`.
+fn allowed_commands(texts: &[String]) -> anyhow::Result<Vec<Vec<String>>> {
+    let argv = |text: &String| {
+        let argv: Vec<String> = serde_json::from_str(text).with_context(|| {
+            format!("--allow-command takes a JSON array of strings, not {text}")
+        })?;
+        if argv.is_empty() {
+            bail!("--allow-command takes an array with at least the program");
+        }
+        Ok(argv)
+    };
+    texts.iter().map(argv).collect()
 }

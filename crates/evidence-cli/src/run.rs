@@ -3,19 +3,21 @@
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use clap::Args;
 use evidence_agent::workspace::{DirectoryTree, HostCommands, ToolWorkspace, Unattended};
 use evidence_agent::{
     AgentLimits, BoundedEvidenceWorkspace, Run, RunEvent, ScriptedGenerator, ToolPolicy,
+    script_replies,
 };
 use evidence_core::EvidenceLimits;
 use evidence_store::{ArtifactStore, DirectoryStore, Scope};
 use futures_executor::block_on;
 use serde::Serialize;
 use serde_json::Value;
+
+use crate::{allowed_commands, unique_name};
 
 /// What to run.
 #[derive(Args)]
@@ -29,7 +31,7 @@ pub struct Arguments {
     /// The directory that keeps the complete results.
     #[arg(long)]
     artifacts: PathBuf,
-    /// The replies, one JSON action a line; `{{artifact_id}}` and `{{find:TEXT}}` stand for the newest
+    /// The replies, one JSON action a line, the last {"final":"…"}; `{{artifact_id}}` and `{{find:TEXT}}` stand for the newest
     /// artifact's id and for the byte range of TEXT in it. Empty lines and lines that begin with #
     /// are left out.
     #[arg(long)]
@@ -72,30 +74,17 @@ fn print(line: &impl Serialize) -> std::io::Result<()> {
 }
 
 fn policy(arguments: &Arguments) -> anyhow::Result<ToolPolicy> {
-    let mut allowed_commands = Vec::new();
-    for text in &arguments.allowed_commands {
-        let argv: Vec<String> = serde_json::from_str(text).with_context(|| {
-            format!("--allow-command takes a JSON array of strings, not {text}")
-        })?;
-        if argv.is_empty() {
-            bail!("--allow-command takes an array with at least the program");
-        }
-        allowed_commands.push(argv);
-    }
     Ok(ToolPolicy {
         allow_writes: arguments.allow_writes,
-        allowed_commands,
+        allowed_commands: allowed_commands(&arguments.allowed_commands)?,
         max_file_bytes: arguments.max_file_bytes,
         ..ToolPolicy::default()
     })
 }
 
-/// A name that no other run has: ids that one run registers mean nothing to another.
+/// Ids that one run registers mean nothing to another.
 fn run_scope() -> anyhow::Result<Scope> {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    Ok(format!("run-{}-{}", now.as_nanos(), std::process::id()).parse()?)
+    Ok(unique_name("run").parse()?)
 }
 
 /// Runs the loop and prints its events. Exits with 1 when the run does not complete.
@@ -114,10 +103,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     )?;
     let script = std::fs::read_to_string(&arguments.script)
         .with_context(|| format!("cannot read the script {}", arguments.script.display()))?;
-    let replies = script
-        .lines()
-        .filter(|line| !line.trim().is_empty() && !line.starts_with('#'))
-        .map(str::to_owned);
+    let replies = script_replies(&script).map(|(_, reply)| reply);
     let tree = DirectoryTree::open(&arguments.workspace).with_context(|| {
         format!(
             "cannot open the workspace {}",

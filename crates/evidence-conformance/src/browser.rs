@@ -45,6 +45,10 @@ pub async fn check_vectors(
     lines: String,
 ) -> Result<String, JsError> {
     let kind = VectorKind::of_file(&file_name)?;
+    #[expect(
+        clippy::arc_with_non_send_sync,
+        reason = "stores are shared by Arc everywhere, and the browser has one thread here"
+    )]
     let store = Arc::new(IndexedDbStore::open(&database).await?);
     Ok(check_file(kind, &lines, &BrowserHost { store })
         .await

@@ -10,7 +10,8 @@ use evidence_agent::{
 };
 use evidence_core::chunk::CHUNK_BYTES;
 use evidence_core::{ArtifactId, EvidenceLimits};
-use evidence_store::{ArtifactError, ArtifactStore, Batch, Key, Scope, Store, blob};
+use evidence_store::blob::{self, Place};
+use evidence_store::{ArtifactError, ArtifactStore, Batch, Scope, Store};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -269,8 +270,8 @@ async fn tamper<S: Store>(
     byte: Option<usize>,
 ) -> Result<(), String> {
     let store = artifacts.store();
-    let prefix = format!("artifact/{name}/{}/", id.sha256());
-    let manifest = blob::manifest(store, &prefix)
+    let place = Place::under(&format!("artifact/{name}/{}/", id.sha256()));
+    let manifest = blob::manifest(store, &place)
         .await
         .map_err(|error| error.to_string())?;
     let manifest = manifest.ok_or("not a vector: tampers with what is not stored")?;
@@ -283,7 +284,7 @@ async fn tamper<S: Store>(
         .chunks
         .get(position / CHUNK_BYTES)
         .ok_or("not a vector: byte")?;
-    let key = Key::new(format!("{prefix}chunk/{digest}"));
+    let key = place.chunk_key(*digest);
     let value = store
         .get(std::slice::from_ref(&key))
         .await

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::artifact::{ArtifactDescriptor, ArtifactId};
 use crate::digest::Sha256Digest;
+use crate::json::escaped_len;
 use crate::limits::EvidenceLimits;
 use crate::range::RangePath;
 
@@ -148,17 +149,6 @@ impl<'a> Observation<'a> {
     pub fn render(&self) -> String {
         crate::json::with_header(EXTERNALIZED_HEADER, self)
     }
-}
-
-/// The bytes of `text` inside a JSON string (RFC 8259, section 7, with the shortest escapes).
-fn escaped_len(text: &str) -> usize {
-    text.bytes()
-        .map(|byte| match byte {
-            b'"' | b'\\' | b'\n' | b'\r' | b'\t' | b'\x08' | b'\x0c' => 2,
-            0..=0x1f => 6,
-            _ => 1,
-        })
-        .sum()
 }
 
 #[cfg(test)]

@@ -4,6 +4,14 @@
 //! The page holds no rule about bytes. It shows what `evidence-core` decides, what `evidence-store`
 //! keeps and what `evidence-agent` runs.
 
+// A component owns its arguments, the page's state (a bundle of signals) among them, and one view is
+// one expression, however long.
+#![allow(
+    clippy::large_types_passed_by_value,
+    clippy::needless_pass_by_value,
+    clippy::too_many_lines
+)]
+
 mod artifacts;
 mod browser;
 mod components;

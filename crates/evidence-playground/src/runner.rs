@@ -2,7 +2,7 @@
 
 use evidence_agent::{
     Action, BoundedEvidenceWorkspace, Message, Run, RunEvent, RunOutcome, ScriptedGenerator,
-    StepEvent, StopReason, ToolCall,
+    StepEvent, StopReason, ToolCall, script_replies,
 };
 use evidence_core::observation::{EXTERNALIZED_HEADER, is_inline};
 use evidence_core::range::{RANGE_HEADER, RangePath};
@@ -12,9 +12,8 @@ use leptos::task::spawn_local;
 use serde::Deserialize;
 
 use crate::browser;
-use crate::limits::Limits;
+use crate::limits::{self, Limits};
 use crate::measured::MeasuredWorkspace;
-use crate::script;
 use crate::state::Playground;
 use crate::storage::{Artifacts, PageStore};
 use crate::text::range;
@@ -87,11 +86,14 @@ impl Session {
     fn new(page: Playground, artifacts: &Artifacts, limits: Limits) -> Self {
         let files = page.files.get_untracked();
         let workspace = BoundedEvidenceWorkspace::new(
-            MeasuredWorkspace::new(files, page.policy()),
+            MeasuredWorkspace::new(files, limits::policy()),
             artifacts.clone(),
             limits.evidence,
         );
-        let replies = page.script.with_untracked(|text| script::replies(text));
+        let replies: Vec<String> = page.script.with_untracked(|text| {
+            let replies = script_replies(text);
+            replies.map(|(_, reply)| reply.to_owned()).collect()
+        });
         let task = page.task.get_untracked();
         Self {
             run: Run::new(&task, &workspace, limits.agent),

@@ -1,6 +1,6 @@
 //! The script: one JSON action a line.
 
-use evidence_agent::{Action, ToolPolicy};
+use evidence_agent::{Action, ToolPolicy, script_replies};
 use evidence_core::range::RangePath;
 use evidence_core::{ArtifactId, Sha256Digest};
 use serde_json::json;
@@ -22,27 +22,15 @@ pub struct LineProblem {
     pub message: String,
 }
 
-/// The replies: every line that is not blank.
-pub fn replies(script: &str) -> Vec<String> {
-    script
-        .lines()
-        .filter(|line| !line.trim().is_empty())
-        .map(str::to_owned)
-        .collect()
-}
-
 /// The lines that a run would count as invalid actions. Placeholders stand inside JSON strings, so
 /// that a line is JSON before they are filled too.
 pub fn problems(script: &str, policy: &ToolPolicy) -> Vec<LineProblem> {
     let tools = policy.available_tools();
-    script
-        .lines()
-        .enumerate()
-        .filter(|(_, line)| !line.trim().is_empty())
-        .filter_map(|(index, line)| {
-            let error = Action::parse(line, Some(&tools)).err()?;
+    script_replies(script)
+        .filter_map(|(line, reply)| {
+            let error = Action::parse(reply, Some(&tools)).err()?;
             Some(LineProblem {
-                line: index + 1,
+                line,
                 message: error.to_string(),
             })
         })
@@ -92,7 +80,7 @@ mod tests {
         let policy = ToolPolicy::default();
         let script = reading("a \"log\".txt", Some("error: \"x\" \\ ‘y’"));
         assert_eq!(problems(&script, &policy), []);
-        assert_eq!(replies(&script).len(), 4);
+        assert_eq!(script_replies(&script).count(), 4);
         assert!(script.contains("{{artifact_id}}/bytes/{{find:"));
     }
 

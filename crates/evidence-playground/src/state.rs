@@ -1,13 +1,13 @@
 //! What the page knows, in one struct of signals that every component shares.
 
+use evidence_agent::RunOutcome;
 use evidence_agent::workspace::MemoryTree;
-use evidence_agent::{RunOutcome, ToolPolicy};
 use evidence_core::{ArtifactDescriptor, ArtifactId, EvidenceLimits};
 use leptos::prelude::*;
 use web_sys::BroadcastChannel;
 
 use crate::artifacts::Loaded;
-use crate::limits::{LimitInputs, policy};
+use crate::limits::LimitInputs;
 use crate::runner::{Phase, Session, Step};
 use crate::samples::Sample;
 use crate::storage::Artifacts;
@@ -126,11 +126,6 @@ impl Playground {
     /// The state of the page that a component belongs to.
     pub fn of_page() -> Self {
         expect_context()
-    }
-
-    /// What the model may do.
-    pub fn policy(self) -> ToolPolicy {
-        policy()
     }
 
     /// Tells the user something.

@@ -8,7 +8,8 @@ use evidence_core::chunk::ChunkManifest;
 use evidence_core::range::{RangePath, RangeRefusal};
 use evidence_core::{ArtifactDescriptor, ArtifactId, Sha256Digest};
 
-use crate::blob::{self, BlobError};
+use crate::blob::{self, BlobError, Place};
+use crate::digest::manifest_of;
 use crate::store::{Batch, Key, Store, StoreError};
 
 /// The name of one store instance among those that share a [`Store`]: an id that one instance
@@ -96,6 +97,10 @@ impl<S: Store> ArtifactStore<S> {
         format!("{}{}/", self.scope_prefix(), id.sha256())
     }
 
+    fn place(&self, id: ArtifactId) -> Place {
+        Place::under(&self.prefix(id))
+    }
+
     /// Stores the complete UTF-8 bytes of `text`, durably, and registers their id. Putting the same
     /// text again changes nothing.
     ///
@@ -104,15 +109,15 @@ impl<S: Store> ArtifactStore<S> {
     /// [`ArtifactError::Conflict`] when bytes that differ stand under the id, and
     /// [`ArtifactError::Store`]. Nothing has changed then.
     pub async fn put(&self, text: &str) -> Result<ArtifactDescriptor, ArtifactError> {
-        let manifest = ChunkManifest::of(text.as_bytes());
+        let manifest = manifest_of(text.as_bytes()).await;
         let descriptor = ArtifactDescriptor::new(manifest.sha256, manifest.byte_count);
-        let prefix = self.prefix(descriptor.artifact_id);
         if self.stands_already(&descriptor).await? {
             return Ok(descriptor);
         }
         let mut batch = Batch::default();
         let bytes = Bytes::copy_from_slice(text.as_bytes());
-        blob::stage(&mut batch, &prefix, &manifest, &bytes)?;
+        let place = self.place(descriptor.artifact_id);
+        blob::stage(&mut batch, &place, &manifest, &bytes);
         match self.store.commit(batch).await {
             // Somebody else stored the same artifact in the meantime.
             Err(StoreError::Conflict) if self.stands_already(&descriptor).await? => Ok(descriptor),
@@ -144,7 +149,7 @@ impl<S: Store> ArtifactStore<S> {
         &self,
         id: ArtifactId,
     ) -> Result<(ArtifactDescriptor, ChunkManifest), ArtifactError> {
-        let manifest = blob::manifest(&self.store, &self.prefix(id))
+        let manifest = blob::manifest(&self.store, &self.place(id))
             .await?
             .ok_or(ArtifactError::Unknown)?;
         if manifest.sha256 != id.sha256() {
@@ -162,7 +167,8 @@ impl<S: Store> ArtifactStore<S> {
     ///
     /// Any [`ArtifactError`] but `Conflict`; no bytes are returned then.
     pub async fn read(&self, id: ArtifactId) -> Result<(ArtifactDescriptor, Bytes), ArtifactError> {
-        let (descriptor, bytes) = self.load(id).await?;
+        let (descriptor, manifest) = self.manifest(id).await?;
+        let bytes = self.load(&manifest).await?;
         if Sha256Digest::of(&bytes) != descriptor.sha256 {
             return Err(ArtifactError::DigestMismatch);
         }
@@ -170,11 +176,9 @@ impl<S: Store> ArtifactStore<S> {
     }
 
     /// The complete bytes, each chunk verified, the whole not yet.
-    async fn load(&self, id: ArtifactId) -> Result<(ArtifactDescriptor, Bytes), ArtifactError> {
-        let (descriptor, manifest) = self.manifest(id).await?;
-        let whole = 0..manifest.byte_count;
-        let bytes = blob::read(&self.store, &self.prefix(id), &manifest, whole).await?;
-        Ok((descriptor, bytes))
+    async fn load(&self, manifest: &ChunkManifest) -> Result<Bytes, ArtifactError> {
+        let place = self.place(manifest.sha256.into());
+        Ok(blob::read(&self.store, &place, manifest, 0..manifest.byte_count).await?)
     }
 
     /// Answers a path of the artifacts' namespace: the exact text that the model sees.
@@ -188,13 +192,13 @@ impl<S: Store> ArtifactStore<S> {
         max_range_bytes: usize,
     ) -> Result<String, RangeRefusal> {
         let path = RangePath::parse(path)?;
-        let descriptor = self
-            .describe(path.artifact_id())
+        let (descriptor, manifest) = self
+            .manifest(path.artifact_id())
             .await
             .map_err(|error| refusal(&error))?;
         let range = path.check(descriptor.byte_count, max_range_bytes)?;
-        let (descriptor, bytes) = self
-            .load(path.artifact_id())
+        let bytes = self
+            .load(&manifest)
             .await
             .map_err(|error| refusal(&error))?;
         Ok(range.answer(&descriptor, &bytes)?.render())

@@ -1,16 +1,20 @@
-//! Bytes of any size under a prefix of keys: a manifest and the chunks that it names.
+//! Bytes of any size under a few keys: a manifest and the chunks that it names.
 //!
 //! ```text
-//! <prefix>manifest        the ChunkManifest, as a record
-//! <prefix>chunk/<sha256>  each distinct chunk once
+//! <manifest key>           the ChunkManifest, sealed
+//! <chunk prefix><sha256>   each distinct chunk once
 //! ```
+//!
+//! Blobs with the same chunk prefix share the chunks that they have in common.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
+use evidence_core::Sha256Digest;
 use evidence_core::chunk::{CHUNK_BYTES, ChunkManifest};
 
-use crate::record::Record;
+use crate::record;
 use crate::store::{Batch, Expectation, Key, Store, StoreError};
 
 /// Why bytes were not read.
@@ -27,54 +31,83 @@ pub enum BlobError {
     Altered,
 }
 
-fn manifest_key(prefix: &str) -> Key {
-    Key::new(format!("{prefix}manifest"))
+/// Where a blob stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The key of the manifest.
+    pub manifest: Key,
+    /// What the key of a chunk has before the chunk's digest.
+    pub chunk_prefix: String,
 }
 
-fn chunk_key(prefix: &str, manifest: &ChunkManifest, index: usize) -> Key {
-    Key::new(format!("{prefix}chunk/{}", manifest.chunks[index]))
+impl Place {
+    /// A blob that shares nothing: its manifest and its chunks stand under `prefix` together.
+    pub fn under(prefix: &str) -> Self {
+        Self {
+            manifest: Key::new(format!("{prefix}manifest")),
+            chunk_prefix: format!("{prefix}chunk/"),
+        }
+    }
+
+    /// The key of the chunk with this digest.
+    pub fn chunk_key(&self, sha256: Sha256Digest) -> Key {
+        Key::new(format!("{}{sha256}", self.chunk_prefix))
+    }
 }
 
-/// Adds `bytes` to `batch`, to be written under `prefix` where no blob stands yet.
-///
-/// # Errors
-///
-/// [`BlobError::Altered`] when the manifest cannot be encoded.
-pub fn stage(
-    batch: &mut Batch,
-    prefix: &str,
+/// Adds `bytes` to `batch`, to be written to `place` where no blob stands yet.
+pub fn stage(batch: &mut Batch, place: &Place, manifest: &ChunkManifest, bytes: &Bytes) {
+    let key = place.manifest.clone();
+    batch.expect.push((key.clone(), Expectation::Absent));
+    for (sha256, chunk) in chunks(manifest, bytes) {
+        batch.put.push((place.chunk_key(sha256), chunk));
+    }
+    batch.put.push((key, encode_manifest(manifest)));
+}
+
+/// Each distinct chunk of `bytes` with its digest, without a copy.
+pub fn chunks(
     manifest: &ChunkManifest,
     bytes: &Bytes,
-) -> Result<(), BlobError> {
-    let key = manifest_key(prefix);
-    let record = Record(manifest).encode().map_err(|_| BlobError::Altered)?;
-    batch.expect.push((key.clone(), Expectation::Absent));
-    for index in 0..manifest.chunks.len() {
-        let start = index * CHUNK_BYTES;
-        let end = bytes.len().min(start + CHUNK_BYTES);
-        let key = chunk_key(prefix, manifest, index);
-        batch.put.push((key, bytes.slice(start..end)));
-    }
-    batch.put.push((key, record));
-    Ok(())
+) -> impl Iterator<Item = (Sha256Digest, Bytes)> {
+    let mut seen = BTreeSet::new();
+    let starts = (0..bytes.len()).step_by(CHUNK_BYTES);
+    let chunks = manifest.chunks.iter().copied().zip(starts);
+    chunks
+        .filter(move |(sha256, _)| seen.insert(*sha256))
+        .map(|(sha256, start)| {
+            let end = bytes.len().min(start + CHUNK_BYTES);
+            (sha256, bytes.slice(start..end))
+        })
 }
 
-/// The manifest under `prefix`, checked against itself; none when no blob stands there.
+/// The manifest at `place`, checked against itself; none when no blob stands there.
 ///
 /// # Errors
 ///
 /// [`BlobError::Store`] or [`BlobError::Altered`].
 pub async fn manifest(
     store: &impl Store,
-    prefix: &str,
+    place: &Place,
 ) -> Result<Option<ChunkManifest>, BlobError> {
-    let stored = store.get(&[manifest_key(prefix)]).await?.into_iter().next();
-    let Some(stored) = stored.flatten() else {
-        return Ok(None);
-    };
-    let manifest: ChunkManifest = Record::decode(&stored).map_err(|_| BlobError::Altered)?;
-    manifest.check().map_err(|_| BlobError::Altered)?;
-    Ok(Some(manifest))
+    let keys = std::slice::from_ref(&place.manifest);
+    let stored = store.get(keys).await?.into_iter().next().flatten();
+    stored.as_deref().map(decode_manifest).transpose()
+}
+
+/// The bytes to store of a manifest.
+pub fn encode_manifest(manifest: &ChunkManifest) -> Bytes {
+    record::seal(&manifest.to_bytes())
+}
+
+/// The manifest that `stored` holds, checked against itself.
+///
+/// # Errors
+///
+/// [`BlobError::Altered`].
+pub fn decode_manifest(stored: &[u8]) -> Result<ChunkManifest, BlobError> {
+    let content = record::unseal(stored).map_err(|_| BlobError::Altered)?;
+    ChunkManifest::from_bytes(content).map_err(|_| BlobError::Altered)
 }
 
 /// The bytes of `range`, clamped to the blob. Only the chunks that the range touches are fetched,
@@ -85,14 +118,14 @@ pub async fn manifest(
 /// Any [`BlobError`]; no bytes are returned then.
 pub async fn read(
     store: &impl Store,
-    prefix: &str,
+    place: &Place,
     manifest: &ChunkManifest,
     range: Range<u64>,
 ) -> Result<Bytes, BlobError> {
     let indexes = manifest.chunks_of(range.clone());
     let keys: Vec<Key> = indexes
         .clone()
-        .map(|index| chunk_key(prefix, manifest, index))
+        .map(|index| place.chunk_key(manifest.chunks[index]))
         .collect();
     let mut bytes = BytesMut::new();
     for (index, chunk) in indexes.clone().zip(store.get(&keys).await?) {

@@ -134,14 +134,16 @@ impl Store for DirectoryStore {
 
 impl<D: Disk> Inner<D> {
     fn open(root: &Path, disk: D) -> Result<Self, StoreError> {
+        // A slash at the end would have the host look at what a link points to.
+        let root: PathBuf = root.components().collect();
         let inner = Self {
             commits: root.join("commits"),
             lock: root.join("lock"),
             disk,
             index: Mutex::default(),
         };
-        for directory in [root, &inner.commits] {
-            std::fs::create_dir_all(directory).map_err(unavailable)?;
+        for directory in [&root, &inner.commits] {
+            std::fs::create_dir_all(directory).map_err(not_a_directory)?;
             if std::fs::symlink_metadata(directory)
                 .map_err(unavailable)?
                 .is_symlink()
@@ -170,15 +172,26 @@ impl<D: Disk> Inner<D> {
         let newest = index.newest();
         let mut numbers = Vec::new();
         for entry in std::fs::read_dir(&self.commits).map_err(unavailable)? {
-            let name = entry.map_err(unavailable)?.file_name();
+            let entry = entry.map_err(unavailable)?;
+            let name = entry.file_name();
             let number = name.to_str().filter(|name| name.len() == 20);
-            numbers.extend(number.and_then(|name| name.parse::<u64>().ok()));
+            let Some(number) = number.and_then(|name| name.parse::<u64>().ok()) else {
+                continue;
+            };
+            if !entry.file_type().map_err(unavailable)?.is_file() {
+                return Err(damaged("a commit is not a file"));
+            }
+            numbers.push(number);
         }
         numbers.sort_unstable();
-        // What another process has removed holds nothing current any more.
-        index
-            .files
-            .retain(|number, _| numbers.binary_search(number).is_ok());
+        let remains = |number: &u64| numbers.binary_search(number).is_ok();
+        index.files.retain(|number, _| remains(number));
+        // Another writer removes a file only after a commit of its own, and only when nothing in it
+        // is current. What deleted its values may be gone by then too, so that its absence has to
+        // say it. Without a newer commit a missing file is damage, which reading from it finds.
+        if numbers.last().is_some_and(|last| *last > newest) {
+            index.values.retain(|_, place| remains(&place.number));
+        }
         for number in numbers.into_iter().filter(|number| *number > newest) {
             match CommitFile::read_header(&self.path(number)) {
                 Ok(header) => index.apply(number, header),
@@ -253,13 +266,17 @@ impl<D: Disk> Inner<D> {
 
     fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
         // The file lock keeps out other processes and the other stores of this one. It is released
-        // when the file is closed, also by the death of the process.
+        // when the file is closed, also by the death of the process. Something else than a file
+        // could keep the call waiting, or lead elsewhere.
+        if std::fs::symlink_metadata(&self.lock).is_ok_and(|lock| !lock.is_file()) {
+            return Err(damaged("the lock is not a file"));
+        }
         let lock = File::options()
             .create(true)
             .truncate(false)
             .write(true)
-            .open(&self.lock);
-        let lock = lock.map_err(unavailable)?;
+            .open(&self.lock)
+            .map_err(unavailable)?;
         lock.lock().map_err(unavailable)?;
 
         let expected: Vec<Key> = batch.expect.iter().map(|(key, _)| key.clone()).collect();
@@ -270,36 +287,42 @@ impl<D: Disk> Inner<D> {
         if !batch.expect.iter().zip(&current).all(met) {
             return Err(StoreError::Conflict);
         }
-        let mut index = self.index();
-        self.refresh(&mut index)?;
-        self.append(&mut index, &batch.put, &batch.delete)?;
-        self.merge(&mut index)?;
-        self.remove_superseded(&mut index)
+        self.append(&batch.put, &batch.delete)?;
+        // The batch is committed, whatever becomes of the tidying: a later commit tries it again.
+        let _ = self.merge();
+        let _ = self.remove_superseded();
+        Ok(())
     }
 
-    /// Writes one commit file. The rename in it is the moment of the commit.
-    fn append(
-        &self,
-        index: &mut Index,
-        put: &[(Key, Bytes)],
-        delete: &[Key],
-    ) -> Result<(), StoreError> {
-        let number = index.newest() + 1;
+    /// Writes one commit file, for a caller that has the lock and has looked for the commits of
+    /// others since. The rename in it is the moment of the commit.
+    fn append(&self, put: &[(Key, Bytes)], delete: &[Key]) -> Result<(), StoreError> {
+        let number = self.index().newest().checked_add(1);
+        let number = number.ok_or_else(|| damaged("the numbers of commits are used up"))?;
         let header = Header::new(put, delete);
         let temporary = self.commits.join(format!(".{number:020}.tmp"));
-        let written = CommitFile::write(&self.disk, &temporary, &header, put)
-            .and_then(|()| self.disk.rename(&temporary, &self.path(number)));
-        if let Err(error) = written {
-            // Best effort: the next writer of this number overwrites what is left.
+        let committed = self.path(number);
+        // Readers go on while the values are written, and wait only for the names.
+        let written = CommitFile::write(&self.disk, &temporary, &header, put);
+        let mut index = self.index();
+        let named = written.and_then(|()| self.disk.rename(&temporary, &committed));
+        if let Err(error) = named {
+            // Best effort: the next writer of this number replaces what is left.
             let _ = self.disk.remove(&temporary);
             return Err(exhausted_or_unavailable(&error));
         }
+        if let Err(error) = self.disk.sync_directory(&self.commits) {
+            // A commit that may not be durable is taken back.
+            let _ = self.disk.remove(&committed);
+            return Err(unavailable(error));
+        }
         index.apply(number, header);
-        self.disk.sync_directory(&self.commits).map_err(unavailable)
+        Ok(())
     }
 
     /// Commits the values of small files again, together, so that their number stays bounded.
-    fn merge(&self, index: &mut Index) -> Result<(), StoreError> {
+    fn merge(&self) -> Result<(), StoreError> {
+        let index = self.index();
         let small: Vec<u64> = index
             .files
             .iter()
@@ -315,23 +338,25 @@ impl<D: Disk> Inner<D> {
             if current.peek().is_none() {
                 continue;
             }
-            let file = File::open(self.path(number)).map_err(unavailable)?;
-            for (key, place) in current {
-                let value = CommitFile::read_value(&file, place.start, place.end);
-                put.push((
-                    key.clone(),
-                    value.map_err(|error| damaged_or_unavailable(&error))?,
-                ));
-            }
+            // A damaged file stays as it is; reading its values says so, and the others are merged.
+            let values: io::Result<Vec<_>> = File::open(self.path(number)).and_then(|file| {
+                let value = |place: &Place| CommitFile::read_value(&file, place.start, place.end);
+                current
+                    .map(|(key, place)| Ok((key.clone(), value(place)?)))
+                    .collect()
+            });
+            put.extend(values.unwrap_or_default());
         }
-        self.append(index, &put, &[])
+        drop(index);
+        self.append(&put, &[])
     }
 
     /// Removes files that hold no current value, oldest first.
     ///
     /// The newest file stays, so that numbers are never used twice. A file that deletes a key stays
     /// as long as an older file has a value for it, or the value would come back.
-    fn remove_superseded(&self, index: &mut Index) -> Result<(), StoreError> {
+    fn remove_superseded(&self) -> Result<(), StoreError> {
+        let mut index = self.index();
         let newest = index.newest();
         let mut older_keys = std::collections::BTreeSet::new();
         let mut superseded = Vec::new();
@@ -350,6 +375,15 @@ impl<D: Disk> Inner<D> {
             index.files.remove(&number);
         }
         Ok(())
+    }
+}
+
+fn not_a_directory(error: io::Error) -> StoreError {
+    match error.kind() {
+        io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => StoreError::Unavailable {
+            reason: "what is named as the artifact directory is not a directory".to_owned(),
+        },
+        _ => unavailable(error),
     }
 }
 

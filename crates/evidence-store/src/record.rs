@@ -1,13 +1,12 @@
-//! Small structured values that carry their own digest.
+//! Small structured values that carry their own digest, which tells what somebody altered from what
+//! was written.
 
 use bytes::Bytes;
 use evidence_core::Sha256Digest;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// A value as it is stored: the SHA-256 of its JSON in hexadecimal, a line feed, the JSON.
-///
-/// The digest is what tells a record that somebody altered from one that was written.
+/// A value as it is stored: its JSON, sealed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record<T>(pub T);
 
@@ -16,6 +15,33 @@ pub struct Record<T>(pub T);
 #[error("a stored record is not the one that was written")]
 pub struct RecordError;
 
+/// The stored form of `content`: its SHA-256 in hexadecimal, a line feed, the content.
+pub(crate) fn seal(content: &[u8]) -> Bytes {
+    let mut sealed = Vec::with_capacity(Sha256Digest::HEX_LEN + 1 + content.len());
+    sealed.extend_from_slice(Sha256Digest::of(content).to_string().as_bytes());
+    sealed.push(b'\n');
+    sealed.extend_from_slice(content);
+    sealed.into()
+}
+
+/// What [`seal`] was given.
+///
+/// # Errors
+///
+/// [`RecordError`] when the digest or the form is wrong.
+pub(crate) fn unseal(stored: &[u8]) -> Result<&[u8], RecordError> {
+    let (digest, content) = stored
+        .split_at_checked(Sha256Digest::HEX_LEN)
+        .ok_or(RecordError)?;
+    let content = content.strip_prefix(b"\n").ok_or(RecordError)?;
+    let digest = std::str::from_utf8(digest).map_err(|_| RecordError)?;
+    if digest.parse() == Ok(Sha256Digest::of(content)) {
+        Ok(content)
+    } else {
+        Err(RecordError)
+    }
+}
+
 impl<T: Serialize> Record<T> {
     /// The bytes to store.
     ///
@@ -23,8 +49,8 @@ impl<T: Serialize> Record<T> {
     ///
     /// [`RecordError`] when the value has no JSON, which a type with text keys always has.
     pub fn encode(&self) -> Result<Bytes, RecordError> {
-        let json = serde_json::to_string(&self.0).map_err(|_| RecordError)?;
-        Ok(format!("{}\n{json}", Sha256Digest::of(json.as_bytes())).into())
+        let json = serde_json::to_vec(&self.0).map_err(|_| RecordError)?;
+        Ok(seal(&json))
     }
 }
 
@@ -35,11 +61,6 @@ impl<T: DeserializeOwned> Record<T> {
     ///
     /// [`RecordError`] when the digest or the form is wrong.
     pub fn decode(stored: &[u8]) -> Result<T, RecordError> {
-        let text = std::str::from_utf8(stored).map_err(|_| RecordError)?;
-        let (digest, json) = text.split_once('\n').ok_or(RecordError)?;
-        if digest.parse() != Ok(Sha256Digest::of(json.as_bytes())) {
-            return Err(RecordError);
-        }
-        serde_json::from_str(json).map_err(|_| RecordError)
+        serde_json::from_slice(unseal(stored)?).map_err(|_| RecordError)
     }
 }

@@ -8,6 +8,7 @@
 mod browser;
 mod debian;
 mod node;
+mod python;
 mod tools;
 mod wasm_target;
 
@@ -40,6 +41,8 @@ pub enum Need {
     NodePackages,
     /// Chromium and its driver.
     Browser,
+    /// The tester of HTTP interfaces.
+    Schemathesis,
 }
 
 /// What set-up found: the programs that the commands start, and how.
@@ -71,6 +74,11 @@ impl Environment {
         Ok(command)
     }
 
+    /// Whether clippy knows the target: Debian has no clippy for its compiler.
+    pub fn has_wasm_lints(&self) -> bool {
+        self.toolchain == Some(WasmToolchain::OnPath)
+    }
+
     pub fn browser(&self) -> Result<&Browser> {
         self.browser
             .as_ref()
@@ -83,6 +91,11 @@ impl Environment {
         let mut node = self.tool("node")?;
         node.env("CHROMIUM", &browser.chromium);
         Ok(node)
+    }
+
+    /// The tester of HTTP interfaces, which no other tool needs to find.
+    pub fn schemathesis(&self) -> Command {
+        process::command(python::programs(&self.project).join("schemathesis"))
     }
 
     fn tool_directories(&self) -> Vec<PathBuf> {
@@ -131,6 +144,9 @@ pub fn prepare(project: &Project, needs: &[Need]) -> Result<Environment> {
             packages.push(browser::packages());
         }
     }
+    if needed(Need::Schemathesis) && !python::can_make_environments() {
+        packages.push(python::packages());
+    }
     debian::install(&packages)?;
 
     if build_toolchain {
@@ -144,6 +160,9 @@ pub fn prepare(project: &Project, needs: &[Need]) -> Result<Environment> {
     }
     if needed(Need::NodePackages) {
         node::ensure(project)?;
+    }
+    if needed(Need::Schemathesis) {
+        python::ensure(project, &project.root().join("tests/http/requirements.txt"))?;
     }
     Ok(Environment {
         project: project.clone(),
@@ -159,7 +178,7 @@ fn tools(project: &Project, needs: &[Need]) -> Result<Vec<CargoTool>> {
             Need::WasmBindgen => tools.push(CargoTool::wasm_bindgen(project)?),
             Need::Trunk => tools.push(CargoTool::trunk()),
             Need::WasmPack => tools.push(CargoTool::wasm_pack()),
-            Need::WasmTarget | Need::NodePackages | Need::Browser => {}
+            Need::WasmTarget | Need::NodePackages | Need::Browser | Need::Schemathesis => {}
         }
     }
     Ok(tools)

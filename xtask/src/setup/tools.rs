@@ -9,7 +9,7 @@ use super::announce;
 use crate::process;
 use crate::project::Project;
 
-/// A program from crates.io, and the version of it that will do.
+/// A program that cargo installs, and the version of it that will do.
 #[derive(Clone, Debug)]
 pub struct CargoTool {
     program: &'static str,

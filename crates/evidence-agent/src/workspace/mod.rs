@@ -9,8 +9,8 @@ mod tree;
 
 use std::collections::BTreeMap;
 
-use evidence_core::Sha256Digest;
-use evidence_store::ArtifactError;
+use evidence_core::{RawJson, Sha256Digest, ToolResult};
+use evidence_store::{ArtifactError, ToolOutputError};
 
 #[cfg(not(target_arch = "wasm32"))]
 pub use self::command::HostCommands;
@@ -22,6 +22,7 @@ pub use self::path::WorkspacePath;
 pub use self::tree::{Entry, FileTree, TreeError};
 use crate::action::{ToolCall, ToolName};
 use crate::policy::ToolPolicy;
+use crate::prompt::system_prompt;
 
 /// Why a tool call has no result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -32,6 +33,9 @@ pub enum ToolError {
     /// The result is there and could not be stored. It is not shown in any other way: the run ends.
     #[error(transparent)]
     Storage(#[from] ArtifactError),
+    /// The same under contract B.
+    #[error(transparent)]
+    ToolOutput(#[from] ToolOutputError),
 }
 
 impl ToolError {
@@ -65,6 +69,36 @@ pub trait Workspace {
     ///
     /// [`ToolError`].
     async fn execute(&mut self, call: &ToolCall) -> Result<String, ToolError>;
+
+    /// Carries out a call whose result is a structured one (contract B). A tool that answers text
+    /// alone has succeeded with it.
+    ///
+    /// # Errors
+    ///
+    /// [`ToolError`].
+    async fn execute_structured(&mut self, call: &ToolCall) -> Result<ToolResult, ToolError> {
+        let text = self.execute(call).await?;
+        Ok(ToolResult::from_text(true, text))
+    }
+
+    /// Whether `call` may start the program `argv`: what the policy allows, and then the operator.
+    ///
+    /// # Errors
+    ///
+    /// [`ToolError::Refused`]; a workspace that knows no programs always does.
+    async fn authorize(&mut self, _call: &ToolCall, _argv: &[String]) -> Result<(), ToolError> {
+        Err(ToolError::refused("command is not allowed"))
+    }
+
+    /// What the model is told first.
+    fn instructions(&self) -> String {
+        system_prompt(self.policy())
+    }
+
+    /// Where the complete result of the last call is stored, if it is; asked once after each call.
+    fn take_provenance(&mut self) -> Option<String> {
+        None
+    }
 }
 
 /// The tools over a tree of files, under a policy, with an operator who approves changes.
@@ -245,16 +279,12 @@ impl<F: FileTree, C: CommandRunner, O: Operator> ToolWorkspace<F, C, O> {
         Ok(format!("edited {path}"))
     }
 
-    async fn run_command(&mut self, call: &ToolCall, argv: &[String]) -> Result<String, ToolError> {
-        if !self
-            .policy
-            .allowed_commands
-            .iter()
-            .any(|allowed| allowed == argv)
-        {
-            return Err(ToolError::refused("command is not allowed"));
-        }
-        self.approve(call).await?;
+    async fn run_command(
+        &mut self,
+        call: &ToolCall,
+        argv: &[String],
+    ) -> Result<CommandOutput, ToolError> {
+        self.authorize(call, argv).await?;
         let before = self.tree.snapshot();
         let output = self.commands.run(argv).await.map_err(ToolError::Refused)?;
         let after = self.tree.snapshot();
@@ -268,7 +298,7 @@ impl<F: FileTree, C: CommandRunner, O: Operator> ToolWorkspace<F, C, O> {
             .extend(after.iter().filter_map(changed).chain(removed));
         self.changed_by_commands.sort();
         self.changed_by_commands.dedup();
-        output.render().map_err(ToolError::Refused)
+        Ok(output)
     }
 }
 
@@ -281,6 +311,14 @@ impl<F: FileTree, C: CommandRunner, O: Operator> Workspace for ToolWorkspace<F, 
         self.changed_by_commands.clone()
     }
 
+    async fn authorize(&mut self, call: &ToolCall, argv: &[String]) -> Result<(), ToolError> {
+        let mut allowed = self.policy.allowed_commands.iter();
+        if !allowed.any(|allowed| allowed == argv) {
+            return Err(ToolError::refused("command is not allowed"));
+        }
+        self.approve(call).await
+    }
+
     async fn execute(&mut self, call: &ToolCall) -> Result<String, ToolError> {
         match call {
             ToolCall::ListFiles { path } => self.list_files(path.as_deref()),
@@ -291,7 +329,33 @@ impl<F: FileTree, C: CommandRunner, O: Operator> Workspace for ToolWorkspace<F, 
                 Ok(format!("wrote {path}"))
             }
             ToolCall::EditFile { path, old, new } => self.edit_file(call, path, old, new).await,
-            ToolCall::RunCommand { argv } => self.run_command(call, argv).await,
+            ToolCall::RunCommand { argv } => {
+                let output = self.run_command(call, argv).await?;
+                output.render().map_err(ToolError::Refused)
+            }
+            ToolCall::ReadToolOutput(_) => {
+                Err(ToolError::refused("this workspace stores no tool output"))
+            }
+            ToolCall::Process(_) => Err(ToolError::refused("no programs can be started here")),
         }
+    }
+
+    /// A command has succeeded when it exits with 0, and its data say how it ended.
+    async fn execute_structured(&mut self, call: &ToolCall) -> Result<ToolResult, ToolError> {
+        let ToolCall::RunCommand { argv } = call else {
+            let text = self.execute(call).await?;
+            return Ok(ToolResult::from_text(true, text));
+        };
+        let output = self.run_command(call, argv).await?;
+        let exit_code = output.exit_code;
+        let data = exit_code.map_or("null".to_owned(), |exit_code| exit_code.to_string());
+        let data = RawJson::parse(&format!("{{\"exit_code\":{data}}}"));
+        Ok(ToolResult {
+            success: exit_code == Some(0),
+            text: output.render().map_err(ToolError::Refused)?,
+            // A number or null is JSON.
+            data: data.ok(),
+            receipt: None,
+        })
     }
 }

@@ -77,7 +77,7 @@ fn DeleteButton() -> impl IntoView {
     let page = Playground::of_page();
     let delete = move |_| {
         page.deletion
-            .set(page.selected.get_untracked().map(Deletion::One))
+            .set(page.selected.get_untracked().map(Deletion::One));
     };
     view! {
         <button type="button" class="quiet" on:click=delete>

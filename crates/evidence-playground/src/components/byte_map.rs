@@ -12,10 +12,14 @@ use crate::text::range;
 
 /// The width of the drawing in its own units.
 const WIDTH: f64 = 1000.0;
+const HEIGHT: f64 = 44.0;
 /// A mark is never thinner, or nobody would see sixty bytes of a megabyte.
 const MIN_MARK_WIDTH: f64 = 3.0;
 /// How many bytes a click chooses.
 const CLICK_BYTES: usize = 256;
+/// How many selections the magnified part is wide, and at least how many bytes.
+const MAGNIFIED_SELECTIONS: usize = 6;
+const MIN_MAGNIFIED_BYTES: usize = 512;
 /// A pointer that moved less did not drag.
 const DRAG_PIXELS: f64 = 4.0;
 /// How many selections a page key moves by.
@@ -44,6 +48,10 @@ pub fn ByteMap(
         }
     };
     let selection = move || page.selection.get().unwrap_or((0, 0));
+    let selected = move || {
+        let (start, end) = selection();
+        start..end
+    };
 
     // Where a drag began: its position in the drawing and in the artifact.
     let anchor = RwSignal::new(None::<(f64, usize)>);
@@ -115,7 +123,7 @@ pub fn ByteMap(
     view! {
         <svg
             class="byte-map"
-            viewBox=format!("0 0 {WIDTH} 44")
+            viewBox=format!("0 0 {WIDTH} {HEIGHT}")
             preserveAspectRatio="none"
             role="slider"
             tabindex="0"
@@ -132,21 +140,9 @@ pub fn ByteMap(
             on:pointerup=end
             on:keydown=key
         >
-            {move || {
-                observed.get().into_iter().map(|segment| mark(&segment, size, 8, 20)).collect_view()
-            }}
-            {move || {
-                read.get().into_iter().map(|segment| mark(&segment, size, 30, 10)).collect_view()
-            }}
-            {move || {
-                let (start, end) = selection();
-                (end > start)
-                    .then(|| {
-                        let (x, width) = extent(&(start..end), size);
-                        view! { <rect class="map-selection" x=x y="0" width=width height="44" /> }
-                    })
-            }}
+            {move || lanes(&segments(), &selected(), &(0..size))}
         </svg>
+        <Magnified artifact_bytes=size segments=Signal::derive(segments) />
         <ul class="legend" aria-label="Parts of the artifact">
             {move || {
                 segments()
@@ -176,23 +172,84 @@ pub fn ByteMap(
     }
 }
 
-fn mark(segment: &Segment, size: usize, y: i32, height: i32) -> impl IntoView + use<> {
-    let (x, width) = extent(&segment.range, size);
-    let kind = css_name(segment.kind);
-    (!segment.range.is_empty()).then(|| {
-        view! { <rect class="map-mark" data-kind=kind x=x y=y width=width height=height /> }
-    })
+/// The same bytes around the selection, large enough to see small marks side by side.
+#[component]
+fn Magnified(artifact_bytes: usize, segments: Signal<Vec<Segment>>) -> impl IntoView {
+    let page = Playground::of_page();
+    let window = Memo::new(move |_| {
+        let (start, end) = page.selection.get()?;
+        let length = (end - start)
+            .saturating_mul(MAGNIFIED_SELECTIONS)
+            .max(MIN_MAGNIFIED_BYTES);
+        // Where most of the artifact is selected, there is nothing to magnify.
+        if length * 2 > artifact_bytes {
+            return None;
+        }
+        let first = (start + (end - start) / 2).saturating_sub(length / 2);
+        let first = first.min(artifact_bytes - length);
+        Some(first..first + length)
+    });
+    move || {
+        window.get().map(|window| {
+            let (start, end) = page.selection.get().unwrap_or_default();
+            view! {
+                <div class="magnified" aria-hidden="true">
+                    <svg viewBox=format!("0 0 {WIDTH} {HEIGHT}") preserveAspectRatio="none">
+                        {lanes(&segments.get(), &(start..end), &window)}
+                    </svg>
+                    <p class="hint">
+                        {format!("Magnified: bytes {}", range(window.start, window.end))}
+                    </p>
+                </div>
+            }
+        })
+    }
 }
 
-/// Where a range is drawn: its left edge and its width.
+/// Draws `window` of the artifact: the selection, what the observation showed and left out, and what
+/// was read since, one below the other.
+fn lanes(
+    segments: &[Segment],
+    selection: &Range<usize>,
+    window: &Range<usize>,
+) -> impl IntoView + use<> {
+    let marks = segments
+        .iter()
+        .filter_map(|segment| {
+            let (x, width) = extent(&segment.range, window)?;
+            let (y, height) = match segment.kind {
+                SegmentKind::Head | SegmentKind::Omitted | SegmentKind::Tail => (10, 18),
+                SegmentKind::Read(_) => (30, 10),
+            };
+            let kind = css_name(segment.kind);
+            Some(view! { <rect class="map-mark" data-kind=kind x=x y=y width=width height=height /> })
+        })
+        .collect_view();
+    let selection = extent(selection, window).map(|(x, width)| {
+        view! {
+            <rect class="map-shade" x=x y="0" width=width height=HEIGHT />
+            <rect class="map-selection" x=x y="2" width=width height="6" />
+        }
+    });
+    (marks, selection)
+}
+
+/// Where a range is drawn in a window of the artifact: its left edge and its width; none when it
+/// lies outside or has no bytes.
 #[expect(
     clippy::cast_precision_loss,
     reason = "a pixel is coarser than any rounding here"
 )]
-fn extent(range: &Range<usize>, size: usize) -> (f64, f64) {
-    let scale = WIDTH / size.max(1) as f64;
-    let width = (range.len() as f64 * scale).max(MIN_MARK_WIDTH);
-    ((range.start as f64 * scale).min(WIDTH - width), width)
+fn extent(range: &Range<usize>, window: &Range<usize>) -> Option<(f64, f64)> {
+    let start = range.start.max(window.start);
+    let end = range.end.min(window.end);
+    if start >= end {
+        return None;
+    }
+    let scale = WIDTH / window.len() as f64;
+    let width = ((end - start) as f64 * scale).max(MIN_MARK_WIDTH);
+    let left = (start - window.start) as f64 * scale;
+    Some((left.min(WIDTH - width), width))
 }
 
 /// The byte under the pointer.

@@ -108,6 +108,16 @@ pub fn ByteView(
                     />
                 </label>
                 <button type="submit">"Show"</button>
+            </form>
+            {move || {
+                problem
+                    .get()
+                    .map(|refusal| view! { <p class="problem" role="alert">{refusal} "."</p> })
+            }}
+            <div class="row">
+                <p class="selection-summary" role="status">
+                    {summary}
+                </p>
                 <div class="row switch" role="group" aria-label="Show bytes as">
                     <button
                         type="button"
@@ -124,15 +134,7 @@ pub fn ByteView(
                         "Hex"
                     </button>
                 </div>
-            </form>
-            {move || {
-                problem
-                    .get()
-                    .map(|refusal| view! { <p class="problem" role="alert">{refusal} "."</p> })
-            }}
-            <p class="selection-summary" role="status">
-                {summary}
-            </p>
+            </div>
             {bytes}
         </div>
     }

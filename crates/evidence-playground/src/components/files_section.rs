@@ -109,11 +109,11 @@ pub fn FilesSection() -> impl IntoView {
                 <p>"Drop a log or a folder anywhere on the page, or"</p>
                 <div class="row">
                     <label class="button">
-                        "Choose files"
+                        "Files…"
                         <input type="file" multiple class="visually-hidden" on:change=choose />
                     </label>
                     <label class="button">
-                        "Choose a folder"
+                        "Folder…"
                         <input
                             type="file"
                             prop:webkitdirectory=true

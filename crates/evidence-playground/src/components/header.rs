@@ -12,22 +12,16 @@ pub fn Header() -> impl IntoView {
     };
     view! {
         <header class="page-header">
-            <div>
-                <h1>"bounded-evidence"</h1>
-                <p class="lead">
-                    "A build log can be far larger than what a model should read, and cutting it \
-                     loses the line that matters. Here a scripted agent finds that line in a real \
-                     log: the exact bytes stay in your browser under their SHA-256, the model sees \
-                     a bounded observation and asks for the bytes it needs."
-                </p>
-            </div>
-            <button
-                type="button"
-                class="quiet theme-toggle"
-                on:click=toggle
-            >
+            <h1>"bounded-evidence"</h1>
+            <button type="button" class="quiet" on:click=toggle>
                 {move || if dark.get() { "Light theme" } else { "Dark theme" }}
             </button>
+            <p class="lead">
+                "A build log can be far larger than what a model should read, and cutting it loses \
+                 the line that matters. Here a scripted agent finds that line in a real log: the \
+                 exact bytes stay in your browser under their SHA-256, the model sees a bounded \
+                 observation and asks for the bytes it needs."
+            </p>
         </header>
     }
 }

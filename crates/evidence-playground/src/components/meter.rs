@@ -37,9 +37,8 @@ pub fn Meter() -> impl IntoView {
                 bytes=Signal::derive(move || totals.get().1)
                 totals
             />
-            <p class="meter-verdict">{verdict}</p>
             <details class="explanation">
-                <summary>"How this is counted"</summary>
+                <summary>{verdict}</summary>
                 <p>
                     "Each step sends the whole conversation again, so each adds the bytes of its \
                      prompt. Unbounded is the same conversation with every tool result in it in \

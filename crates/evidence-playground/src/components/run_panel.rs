@@ -1,3 +1,5 @@
+use evidence_agent::script_replies;
+use leptos::html;
 use leptos::prelude::*;
 
 use super::meter::Meter;
@@ -5,7 +7,6 @@ use super::outcome::Outcome;
 use super::timeline::Timeline;
 use crate::limits::LimitInputs;
 use crate::runner::Phase;
-use crate::script;
 use crate::state::Playground;
 
 /// The run: its controls, its figures, its steps, its end.
@@ -20,8 +21,20 @@ pub fn RunPanel() -> impl IntoView {
         Phase::Ended => "Run again",
     };
     let stopped = move || blocked.get().is_some() || page.busy.get();
+    let panel = NodeRef::<html::Section>::new();
+    // Where the panel scrolls by itself, it follows the run.
+    Effect::new(move || {
+        page.steps.track();
+        page.outcome.track();
+        if let Some(panel) = panel
+            .get()
+            .filter(|_| page.phase.get_untracked() != Phase::Ready)
+        {
+            request_animation_frame(move || panel.set_scroll_top(panel.scroll_height()));
+        }
+    });
     view! {
-        <section class="panel" id="run" aria-labelledby="run-title">
+        <section class="panel" node_ref=panel id="run" aria-labelledby="run-title">
             <div class="panel-head">
                 <h2 id="run-title">"Run"</h2>
                 <div class="row controls" role="group" aria-label="Run controls">
@@ -57,12 +70,12 @@ pub fn RunPanel() -> impl IntoView {
                         "Reset"
                     </button>
                 </div>
+                <Meter />
             </div>
             <p class="visually-hidden" role="status" aria-live="polite">
                 {move || page.announcement.get()}
             </p>
             {move || blocked.get().map(|reason| view! { <p class="hint">{reason}</p> })}
-            <Meter />
             <Timeline />
             <Outcome />
         </section>
@@ -75,7 +88,10 @@ fn blocked(page: Playground) -> Option<&'static str> {
         Some("Opening the store…")
     } else if page.limits.with(LimitInputs::check).is_err() {
         Some("Correct the limits to run.")
-    } else if page.script.with(|text| script::replies(text).is_empty()) {
+    } else if page
+        .script
+        .with(|text| script_replies(text).next().is_none())
+    {
         Some("Write a script to run.")
     } else {
         None

@@ -1,5 +1,7 @@
+use evidence_agent::script_replies;
 use leptos::prelude::*;
 
+use crate::limits;
 use crate::script;
 use crate::state::Playground;
 use crate::text::counted;
@@ -10,10 +12,10 @@ pub fn ScriptSection() -> impl IntoView {
     let page = Playground::of_page();
     let problems = Memo::new(move |_| {
         page.script
-            .with(|text| script::problems(text, &page.policy()))
+            .with(|text| script::problems(text, &limits::policy()))
     });
     let verdict = move || {
-        let replies = page.script.with(|text| script::replies(text)).len();
+        let replies = page.script.with(|text| script_replies(text).count());
         if problems.with(Vec::is_empty) {
             format!("{}, all valid actions.", counted(replies, "line"))
         } else {

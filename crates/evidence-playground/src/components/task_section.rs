@@ -11,7 +11,7 @@ pub fn TaskSection() -> impl IntoView {
             <label for="task">"Task"</label>
             <textarea
                 id="task"
-                rows="2"
+                rows="3"
                 prop:value=move || page.task.get()
                 on:input:target=move |event| page.task.set(event.target().value())
             />

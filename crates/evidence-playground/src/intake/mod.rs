@@ -98,8 +98,9 @@ impl Playground {
             return;
         }
         let number = self.files.with_untracked(|files| {
-            let taken = |number: &usize| files.files().all(|(path, _)| path != pasted(*number));
-            (1..).find(taken).unwrap_or(1)
+            let free = |number: &usize| files.files().all(|(path, _)| path != pasted(*number));
+            // One number more than there are files: one of them is free.
+            (1..=files.files().count() + 1).find(free).unwrap_or(1)
         });
         let path = pasted(number);
         match check_size(text.len(), self.file_bytes()) {

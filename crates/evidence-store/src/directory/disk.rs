@@ -24,7 +24,11 @@ pub(super) struct HostDisk;
 
 impl Disk for HostDisk {
     fn write(&self, path: &Path, parts: &mut dyn Iterator<Item = Bytes>) -> io::Result<()> {
-        let mut file = File::create(path)?;
+        // Something that was left under the name, or put there, is replaced and never written through.
+        if path.symlink_metadata().is_ok() {
+            std::fs::remove_file(path)?;
+        }
+        let mut file = File::options().write(true).create_new(true).open(path)?;
         for part in parts {
             file.write_all(&part)?;
         }

@@ -68,20 +68,45 @@ fn many_commits_stay_few_files_and_deleted_values_stay_deleted() {
     assert_eq!(value(&writer, "k5"), None);
 }
 
+#[test]
+fn a_reader_learns_of_a_deletion_whose_file_is_gone_already() {
+    let root = tempfile::tempdir().unwrap();
+    let (writer, reader) = (open(root.path()), open(root.path()));
+    block_on(writer.commit(batch(&[("x", "1"), ("y", "1")], &[]))).unwrap();
+    assert_eq!(value(&reader, "x").as_deref(), Some("1"));
+    block_on(writer.commit(batch(&[("y", "2")], &["x"]))).unwrap();
+    block_on(writer.commit(batch(&[("y", "3")], &[]))).unwrap();
+    assert_eq!(commit_files(root.path()), 1, "only the newest is needed");
+    assert_eq!(value(&reader, "x"), None);
+    assert_eq!(block_on(reader.list("")).unwrap(), [Key::new("y")]);
+}
+
+#[test]
+fn a_file_that_is_missing_without_a_newer_commit_is_damage() {
+    let root = tempfile::tempdir().unwrap();
+    let store = open(root.path());
+    block_on(store.commit(batch(&[("x", "1")], &[]))).unwrap();
+    std::fs::remove_file(root.path().join("commits/00000000000000000001")).unwrap();
+    let outcome = block_on(store.get(&[Key::new("x")]));
+    assert!(matches!(outcome, Err(StoreError::Damaged { .. })));
+}
+
 #[cfg(unix)]
 #[test]
 fn a_symlinked_root_is_refused() {
     let base = tempfile::tempdir().unwrap();
     std::fs::create_dir(base.path().join("real")).unwrap();
     std::os::unix::fs::symlink(base.path().join("real"), base.path().join("link")).unwrap();
-    let error = block_on(DirectoryStore::open(base.path().join("link"))).unwrap_err();
-    assert!(matches!(error, StoreError::Unavailable { .. }));
-    let message = error.to_string();
-    assert!(message.contains("symbolic link"));
-    assert!(
-        !message.contains(base.path().to_str().unwrap()),
-        "{message}"
-    );
+    for name in ["link", "link/", "link/."] {
+        let error = block_on(DirectoryStore::open(base.path().join(name))).unwrap_err();
+        assert!(matches!(error, StoreError::Unavailable { .. }));
+        let message = error.to_string();
+        assert!(message.contains("symbolic link"), "{name}: {message}");
+        assert!(
+            !message.contains(base.path().to_str().unwrap()),
+            "{message}"
+        );
+    }
 }
 
 #[test]
@@ -163,6 +188,77 @@ fn a_full_disk_refuses_the_batch_and_keeps_what_was_there() {
         assert_eq!(value(&store, "y"), None);
         assert_eq!(commit_files(root.path()), 1);
     }
+}
+
+#[test]
+fn a_batch_that_is_stored_is_never_reported_as_refused() {
+    let root = tempfile::tempdir().unwrap();
+    // Four calls a commit; the next one is the merging that the last commit brings about.
+    let commits = MERGE_ABOVE + 1;
+    let disk = StoppingDisk {
+        calls: AtomicUsize::new(0),
+        stop_at: 4 * commits,
+        stop: || Err(io::ErrorKind::StorageFull.into()),
+    };
+    let inner = Inner::open(root.path(), disk).unwrap();
+    for round in 0..commits {
+        let key = format!("k{round}");
+        assert_eq!(inner.commit(&batch(&[(&key, "v")], &[])), Ok(()));
+    }
+    assert_eq!(commit_files(root.path()), commits);
+    assert_eq!(inner.commit(&batch(&[("last", "v")], &[])), Ok(()));
+    assert!(
+        commit_files(root.path()) < commits,
+        "the next commit merges"
+    );
+    assert_eq!(value(&open(root.path()), "k0").as_deref(), Some("v"));
+}
+
+#[test]
+fn a_damaged_commit_file_does_not_keep_others_from_being_written_and_merged() {
+    let root = tempfile::tempdir().unwrap();
+    let store = open(root.path());
+    block_on(store.commit(batch(&[("damaged", "value")], &[]))).unwrap();
+    let file = root.path().join("commits/00000000000000000001");
+    let whole = std::fs::read(&file).unwrap();
+    std::fs::write(&file, &whole[..whole.len() - 1]).unwrap();
+    for round in 0..2 * MERGE_ABOVE {
+        let key = format!("k{round}");
+        block_on(store.commit(batch(&[(&key, "v")], &[]))).unwrap();
+    }
+    assert!(commit_files(root.path()) <= MERGE_ABOVE + 2);
+    assert_eq!(value(&store, "k0").as_deref(), Some("v"));
+    let damaged = block_on(store.get(&[Key::new("damaged")]));
+    assert!(matches!(damaged, Err(StoreError::Damaged { .. })));
+}
+
+#[cfg(unix)]
+#[test]
+fn nothing_is_written_through_links_in_the_directory() {
+    let root = tempfile::tempdir().unwrap();
+    let victim = root.path().join("victim");
+    std::fs::write(&victim, "precious").unwrap();
+    let store = open(root.path());
+    let temporary = root.path().join("commits/.00000000000000000001.tmp");
+    std::os::unix::fs::symlink(&victim, temporary).unwrap();
+    block_on(store.commit(batch(&[("x", "1")], &[]))).unwrap();
+    assert_eq!(value(&store, "x").as_deref(), Some("1"));
+    std::fs::remove_file(root.path().join("lock")).unwrap();
+    std::os::unix::fs::symlink(&victim, root.path().join("lock")).unwrap();
+    let outcome = block_on(store.commit(batch(&[("x", "2")], &[])));
+    assert!(matches!(outcome, Err(StoreError::Damaged { .. })));
+    assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
+}
+
+#[test]
+fn a_number_after_which_there_is_none_is_damage() {
+    let root = tempfile::tempdir().unwrap();
+    block_on(open(root.path()).commit(batch(&[("x", "1")], &[]))).unwrap();
+    let commits = root.path().join("commits");
+    let last = commits.join(u64::MAX.to_string());
+    std::fs::copy(commits.join("00000000000000000001"), last).unwrap();
+    let outcome = block_on(open(root.path()).commit(batch(&[("x", "2")], &[])));
+    assert!(matches!(outcome, Err(StoreError::Damaged { .. })));
 }
 
 /// The process that is killed: commits pairs of equal values until the disk's call `stop_at`, then

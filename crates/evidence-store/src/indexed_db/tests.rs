@@ -5,6 +5,7 @@ use std::future::Future as _;
 use std::pin::pin;
 use std::task::{Context, Waker};
 
+use evidence_core::chunk::CHUNK_BYTES;
 use evidence_core::range::{RangePath, RangeRefusal};
 use futures_util::future::join;
 use wasm_bindgen::prelude::*;
@@ -130,7 +131,7 @@ fn reason(error: StoreError) -> String {
 
 /// Text of several chunks whose last one is cut inside an é.
 fn long_text() -> String {
-    format!("{}{}", "x".repeat(3 * 65536 - 1), "é".repeat(40_000))
+    format!("{}{}", "x".repeat(3 * CHUNK_BYTES - 1), "é".repeat(40_000))
 }
 
 #[wasm_bindgen_test]

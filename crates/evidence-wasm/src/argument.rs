@@ -1,0 +1,209 @@
+//! Reading what JavaScript hands over, which may be anything.
+//!
+//! An exception that is thrown through this crate's frames would leave a promise that never settles.
+//! So every property is read by `Reflect`, whose exceptions are caught, and nothing is called on a
+//! value before it is known to be no proxy in disguise.
+
+use js_sys::{Array, ArrayBuffer, Function, JsString, Reflect, Uint8Array};
+use wasm_bindgen::prelude::*;
+use web_sys::AbortSignal;
+
+use crate::error::{Failure, Result};
+
+/// The most UTF-16 code units of a string, and the most bytes of an array. Memory that runs out
+/// would end the whole instance, so that it is refused long before.
+const MAX_LENGTH: u32 = 64 * 1024 * 1024;
+
+/// The most entries of a list or a record.
+const MAX_ENTRIES: u32 = 100_000;
+
+/// A value, and what its giver calls it.
+#[derive(Debug, Clone)]
+pub struct Argument {
+    name: String,
+    value: JsValue,
+}
+
+impl Argument {
+    /// The value that is given as `name`.
+    pub fn new(name: &str, value: JsValue) -> Self {
+        Self {
+            name: name.to_owned(),
+            value,
+        }
+    }
+
+    /// Nothing, when the value is left out.
+    pub fn optional(self) -> Option<Self> {
+        (!self.value.is_undefined()).then_some(self)
+    }
+
+    /// The failure of a value that is not what it must be.
+    pub fn is_not(&self, what: &str) -> Failure {
+        Failure::invalid(format!("{} must be {what}", self.name))
+    }
+
+    /// Whether the value is null.
+    pub fn is_null(&self) -> bool {
+        self.value.is_null()
+    }
+
+    /// Whether the value is a string, well formed or not.
+    pub fn is_text(&self) -> bool {
+        self.value.is_string()
+    }
+
+    /// A string that has exact UTF-8 bytes.
+    pub fn text(&self) -> Result<String> {
+        if !self.value.is_string() {
+            return Err(self.is_not("a string"));
+        }
+        let text: &JsString = self.value.unchecked_ref();
+        if text.length() > MAX_LENGTH {
+            return Err(self.is_not(&format!("at most {MAX_LENGTH} UTF-16 code units long")));
+        }
+        if !text.is_well_formed() {
+            return Err(Failure::lone_surrogate(&self.name));
+        }
+        Ok(String::from(text))
+    }
+
+    /// A string, encoded, or the bytes of a `Uint8Array`.
+    pub fn bytes(&self) -> Result<Vec<u8>> {
+        if self.is_text() {
+            return Ok(self.text()?.into_bytes());
+        }
+        let wrong = || self.is_not("a string or a Uint8Array");
+        // A proxy is no view; a view in disguise has no length.
+        if !ArrayBuffer::is_view(&self.value) || !self.value.is_instance_of::<Uint8Array>() {
+            return Err(wrong());
+        }
+        let length = Reflect::get(&self.value, &"length".into()).map_err(|_| wrong())?;
+        if length.as_f64().ok_or_else(wrong)? > f64::from(MAX_LENGTH) {
+            return Err(self.is_not(&format!("at most {MAX_LENGTH} bytes long")));
+        }
+        Ok(self.value.unchecked_ref::<Uint8Array>().to_vec())
+    }
+
+    /// A number without a fraction.
+    pub fn integer(&self) -> Result<i64> {
+        const MAX_SAFE_INTEGER: f64 = 9_007_199_254_740_991.0;
+        match self.value.as_f64() {
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "just found to be an integer of less than 53 bits"
+            )]
+            Some(number) if number.fract() == 0.0 && number.abs() <= MAX_SAFE_INTEGER => {
+                Ok(number as i64)
+            }
+            _ => Err(self.is_not("an integer")),
+        }
+    }
+
+    /// An integer that is a size.
+    pub fn size(&self) -> Result<usize> {
+        usize::try_from(self.integer()?)
+            .ok()
+            .filter(|size| *size > 0)
+            .ok_or_else(|| self.is_not("a positive integer"))
+    }
+
+    /// `true` or `false`.
+    pub fn boolean(&self) -> Result<bool> {
+        self.value
+            .as_bool()
+            .ok_or_else(|| self.is_not("true or false"))
+    }
+
+    /// A function.
+    pub fn function(&self) -> Result<Function> {
+        if self.value.is_function() {
+            Ok(self.value.clone().unchecked_into())
+        } else {
+            Err(self.is_not("a function"))
+        }
+    }
+
+    /// An `AbortSignal`.
+    pub fn abort_signal(&self) -> Result<AbortSignal> {
+        // A proxy of one is an instance too, and answers no property.
+        match self.field("aborted") {
+            Ok(aborted)
+                if aborted.boolean().is_ok() && self.value.is_instance_of::<AbortSignal>() =>
+            {
+                Ok(self.value.clone().unchecked_into())
+            }
+            _ => Err(self.is_not("an AbortSignal")),
+        }
+    }
+
+    /// The value itself, when it is an object.
+    fn object(&self) -> Result<&JsValue> {
+        if self.value.is_object() {
+            Ok(&self.value)
+        } else {
+            Err(self.is_not("an object"))
+        }
+    }
+
+    /// A property of an object.
+    pub fn field(&self, name: &str) -> Result<Self> {
+        self.property(&name.into(), name)
+    }
+
+    fn property(&self, key: &JsValue, name: &str) -> Result<Self> {
+        let value = Reflect::get(self.object()?, key)
+            .map_err(|_| Failure::invalid(format!("{}.{name} cannot be read", self.name)))?;
+        Ok(Self {
+            name: format!("{}.{name}", self.name),
+            value,
+        })
+    }
+
+    /// The items of an array.
+    pub fn list(&self) -> Result<Vec<Self>> {
+        if !self.value.is_instance_of::<Array>() {
+            return Err(self.is_not("an array"));
+        }
+        let length = self.field("length")?.integer()?;
+        if length > i64::from(MAX_ENTRIES) {
+            return Err(self.is_not(&format!("at most {MAX_ENTRIES} items long")));
+        }
+        (0..length)
+            .map(|index| self.field(&index.to_string()))
+            .collect()
+    }
+
+    /// The properties of an object, by their names.
+    pub fn record(&self) -> Result<Vec<(String, Self)>> {
+        let keys = Reflect::own_keys(self.object()?)
+            .map_err(|_| Failure::invalid(format!("{} cannot be read", self.name)))?;
+        if keys.length() > MAX_ENTRIES {
+            return Err(self.is_not(&format!("an object of at most {MAX_ENTRIES} properties")));
+        }
+        keys.iter()
+            .filter(JsValue::is_string)
+            .map(|key| {
+                let name = Self::new(&format!("a name in {}", self.name), key.clone()).text()?;
+                let value = self.property(&key, &name)?;
+                Ok((name, value))
+            })
+            .collect()
+    }
+
+    /// An integer property, or its default.
+    pub fn integer_or(&self, name: &str, default: usize) -> Result<i64> {
+        match self.field(name)?.optional() {
+            Some(number) => number.integer(),
+            None => Ok(i64::try_from(default).unwrap_or(i64::MAX)),
+        }
+    }
+
+    /// A size property, or its default.
+    pub fn size_or(&self, name: &str, default: usize) -> Result<usize> {
+        match self.field(name)?.optional() {
+            Some(size) => size.size(),
+            None => Ok(default),
+        }
+    }
+}

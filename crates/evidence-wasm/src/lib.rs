@@ -1,0 +1,29 @@
+//! The library for JavaScript: the rules, the stores and the loop, as promises and plain objects.
+//!
+//! Conversions and errors, nothing else. What comes in is checked here (`argument`), every rule is
+//! in the crates below, and what goes wrong is an `EvidenceError` with a `code` (`error`). The
+//! TypeScript types stand beside the functions that they describe.
+//!
+//! ```js
+//! import init, { openStore } from "evidence-wasm";
+//!
+//! await init();
+//! const store = await openStore({ kind: "indexeddb" });
+//! const artifacts = store.artifacts("job-1");
+//! const { text } = await artifacts.bound(hugeToolResult);   // what the model reads
+//! const range = await artifacts.readRange(pathFromTheModel); // exact bytes, when it asks
+//! ```
+#![cfg(target_arch = "wasm32")]
+// Every function is called from JavaScript, where each can throw for a bad argument; the codes that
+// an `EvidenceError` has are told once, in the types.
+#![allow(clippy::missing_errors_doc)]
+
+mod agent;
+mod argument;
+mod artifacts;
+mod error;
+mod store;
+
+pub use artifacts::{Artifacts, is_artifact_path};
+pub use error::Failure;
+pub use store::{EvidenceStore, open_store, persist};

@@ -1,0 +1,46 @@
+// Serves the built npm package of evidence-wasm to a browser, for the tests here.
+
+import path from "node:path";
+
+import { required } from "./chromium.mjs";
+
+const origin = "https://library.test";
+
+/** Opens a page of the library's own origin, with all that it exports as `window.library`. */
+export async function openLibrary(context) {
+  // A second page of a context finds the route there already, and a second route changes nothing.
+  await context.route(`${origin}/**`, (route) => {
+    const { pathname } = new URL(route.request().url());
+    return pathname === "/"
+      ? route.fulfill({ contentType: "text/html", body: "<!doctype html><title>library</title>" })
+      : route.fulfill({ path: path.join(required("LIBRARY"), pathname) });
+  });
+  const page = await context.newPage();
+  await page.goto(origin);
+  await page.evaluate(async () => {
+    window.library = await import("/evidence_wasm.js");
+    await window.library.default();
+    // Random digits: nothing that a disk or a database could make small.
+    window.hexadecimal = (byteCount) => {
+      const digits = new TextEncoder().encode("0123456789abcdef");
+      const bytes = new Uint8Array(byteCount);
+      for (let start = 0; start < byteCount; start += 65_536) {
+        crypto.getRandomValues(bytes.subarray(start, start + 65_536));
+      }
+      return new TextDecoder().decode(bytes.map((byte) => digits[byte & 15]));
+    };
+    // What a test compares: errors by their code, not by their text.
+    window.settled = (promise) =>
+      promise.then(
+        (value) => ({ value }),
+        (error) => ({ code: error.code, isEvidenceError: error instanceof window.library.EvidenceError }),
+      );
+  });
+  return page;
+}
+
+/** Lets the library's origin store only so many bytes; undefined ends it. */
+export async function limitQuota(page, quotaSize) {
+  const session = await page.context().newCDPSession(page);
+  await session.send("Storage.overrideQuotaForOrigin", { origin, quotaSize });
+}
