@@ -2,8 +2,11 @@
 
 use evidence_agent::Message;
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::Serde;
-use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value, context};
+use minijinja::value::{Serde, ValueKind};
+use minijinja::{
+    Environment, Error, ErrorKind, Output, State, UndefinedBehavior, Value, context,
+    escape_formatter,
+};
 use serde::{Deserialize, Serialize};
 
 /// Why a conversation cannot be rendered.
@@ -115,6 +118,7 @@ impl ChatTemplate {
             },
         );
         environment.add_filter("tojson", to_json);
+        environment.set_formatter(format_as_python);
         environment
             .add_template_owned(NAME, source)
             .map_err(|error| refused(&error))?;
@@ -152,6 +156,17 @@ impl ChatTemplate {
             })
             .map_err(|error| refused(&error))
     }
+}
+
+/// Booleans and none as Python prints them.
+fn format_as_python(output: &mut Output, state: &mut State, value: &Value) -> Result<(), Error> {
+    let text = match value.kind() {
+        ValueKind::Bool if value.is_true() => "True",
+        ValueKind::Bool => "False",
+        ValueKind::None => "None",
+        _ => return escape_formatter(output, state, value),
+    };
+    output.write_str(text).map_err(Error::from)
 }
 
 fn refused(error: &Error) -> TemplateError {
@@ -225,13 +240,13 @@ mod tests {
 {%- set ns.last = (messages|length - 1) - loop.index0 -%}
 {%- endif -%}
 {%- endfor -%}
-{{ ns.last }} {{ messages[0].content.split('|')[-1].lstrip('x').upper() }} {{ missing.field is defined }}",
+{{ ns.last }} {{ messages[0].content.split('|')[-1].lstrip('x').upper() }} {{ missing is defined }} {{ none }}",
         );
         let messages = [
             Message::new(Role::User, "a|xxb"),
             Message::new(Role::User, "<c"),
         ];
-        assert_eq!(template.render(&messages, None, true).unwrap(), "0 B False");
+        assert_eq!(template.render(&messages, None, true).unwrap(), "0 B False None");
     }
 
     #[test]

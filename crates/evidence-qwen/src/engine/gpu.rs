@@ -176,14 +176,21 @@ impl Gpu {
         )
     }
 
-    fn launch(&self, kernel: Kernel, count: (u32, u32), buffers: &[&CubeTensor], params: [u32; 4]) {
+    /// `params` is what the kernel declares behind its buffers, if it does.
+    fn launch(
+        &self,
+        kernel: Kernel,
+        count: (u32, u32),
+        buffers: &[&CubeTensor],
+        params: Option<[u32; 2]>,
+    ) {
         let mut arguments = KernelArguments::new();
         for buffer in buffers {
             arguments = arguments.with_buffer(buffer.handle.clone().binding());
         }
-        let [a, b, c, d] = params.map(u64::from);
-        arguments =
-            arguments.with_info(MetadataBindingInfo::custom(vec![a | b << 32, c | d << 32]));
+        if let Some([a, b]) = params.map(|params| params.map(u64::from)) {
+            arguments = arguments.with_info(MetadataBindingInfo::custom(vec![a | b << 32, 0]));
+        }
         let count = CubeCount::Static(count.0, count.1, 1);
         self.client.launch(Box::new(kernel), count, arguments);
     }
@@ -423,11 +430,11 @@ impl GpuEngine {
 
     fn launch_product(&self, product: Product, tokens: usize, buffers: &[&CubeTensor]) {
         let tokens = narrow(tokens);
-        let (kernel, count) = if (tokens as usize) < FEW_TOKENS {
+        let (kernel, count, params) = if (tokens as usize) < FEW_TOKENS {
             let variant = self.gpu.plan.matvec;
             let rows_per_group = variant.threads / variant.lanes * variant.rows;
             let count = (product.rows.div_ceil(rows_per_group), tokens);
-            (Kernel::Matvec { product, variant }, count)
+            (Kernel::Matvec { product, variant }, count, None)
         } else {
             let variant = self.gpu.plan.tile;
             let count = match variant {
@@ -440,9 +447,9 @@ impl GpuEngine {
                     (product.rows.div_ceil(16 * side), tokens.div_ceil(16 * side))
                 }
             };
-            (Kernel::Tile { product, variant }, count)
+            (Kernel::Tile { product, variant }, count, Some([tokens, 0]))
         };
-        self.gpu.launch(kernel, count, buffers, [tokens, 0, 0, 0]);
+        self.gpu.launch(kernel, count, buffers, params);
     }
 }
 
@@ -480,7 +487,7 @@ impl Engine for GpuEngine {
         if vectors > 0 {
             let count = (vectors.div_ceil(REDUCTION_THREADS).min(1024), 1);
             self.gpu
-                .launch(Kernel::Copy, count, &[floats, &grown], [vectors, 0, 0, 0]);
+                .launch(Kernel::Copy, count, &[floats, &grown], Some([vectors, 0]));
         }
         grown
     }
@@ -498,7 +505,7 @@ impl Engine for GpuEngine {
         };
         let blocks = cols / wgsl::block_cols(table.format);
         let count = (blocks.div_ceil(REDUCTION_THREADS), narrow(tokens.len()));
-        self.gpu.launch(kernel, count, &buffers, [0; 4]);
+        self.gpu.launch(kernel, count, &buffers, None);
         out
     }
 
@@ -515,7 +522,7 @@ impl Engine for GpuEngine {
             width: narrow(width),
             eps_bits: eps.to_bits(),
         };
-        let params = [narrow(rows.start), 0, 0, 0];
+        let params = Some([narrow(rows.start), 0]);
         self.gpu
             .launch(kernel, (narrow(rows.len()), 1), &[x, weight, &out], params);
         out
@@ -562,7 +569,7 @@ impl Engine for GpuEngine {
         }
         let count = (narrow(heads.query + 2 * heads.key_value), narrow(tokens));
         self.gpu
-            .launch(kernel, count, &buffers, [0, narrow(position), 0, 0]);
+            .launch(kernel, count, &buffers, Some([0, narrow(position)]));
     }
 
     fn attend(
@@ -580,7 +587,7 @@ impl Engine for GpuEngine {
             Kernel::Attend { heads },
             count,
             &buffers,
-            [0, narrow(position), 0, 0],
+            Some([0, narrow(position)]),
         );
         out
     }
@@ -597,7 +604,7 @@ impl Engine for GpuEngine {
             },
             count,
             &[gate_up, &out],
-            [0; 4],
+            None,
         );
         out
     }
@@ -608,7 +615,7 @@ impl Engine for GpuEngine {
         }
         let ids = self.gpu.upload(tokens, DType::U32);
         let count = (narrow(tokens.len()).div_ceil(REDUCTION_THREADS), 1);
-        let params = [narrow(tokens.len()), penalty.to_bits(), 0, 0];
+        let params = Some([narrow(tokens.len()), penalty.to_bits()]);
         self.gpu
             .launch(Kernel::Penalize, count, &[&ids, logits], params);
     }
@@ -635,9 +642,9 @@ impl Engine for GpuEngine {
             masked: mask.is_some(),
         };
         self.gpu
-            .launch(kernel, (slices, 1), &buffers, [length, 0, 0, 0]);
+            .launch(kernel, (slices, 1), &buffers, Some([length, 0]));
         let kernel = Kernel::TopOfSlices { count, slices };
-        self.gpu.launch(kernel, (1, 1), &[&lists, &best], [0; 4]);
+        self.gpu.launch(kernel, (1, 1), &[&lists, &best], None);
         let bytes = self.gpu.read(&best).await?;
         let mut candidates = Vec::with_capacity(count as usize);
         for entry in bytes.chunks_exact(8) {

@@ -188,7 +188,10 @@ impl Kernel {
     }
 }
 
-/// Declares the buffers in the order of the bindings and the parameters last.
+/// Declares the buffers in the order of the bindings.
+///
+/// A pipeline's layout follows from what its kernel uses, so that a kernel
+/// declares only what it reads: see [`declare_params`].
 fn declare(text: &mut String, buffers: &[(&str, &str, bool)]) {
     for (binding, (name, element, written)) in buffers.iter().enumerate() {
         let access = if *written { "read_write" } else { "read" };
@@ -197,10 +200,13 @@ fn declare(text: &mut String, buffers: &[(&str, &str, bool)]) {
             "@group(0) @binding({binding}) var<storage, {access}> {name}: array<{element}>;"
         );
     }
+}
+
+/// Declares the launch's parameters, behind so many buffers.
+fn declare_params(text: &mut String, buffers: usize) {
     let _ = writeln!(
         text,
-        "@group(0) @binding({}) var<uniform> params: vec4<u32>;",
-        buffers.len()
+        "@group(0) @binding({buffers}) var<uniform> params: vec4<u32>;"
     );
 }
 
@@ -394,6 +400,7 @@ fn rms_norm(text: &mut String, width: u32, eps: f32, main: &str) {
             ("out", "vec4<f32>", true),
         ],
     );
+    declare_params(text, 3);
     let _ = write!(
         text,
         "var<workgroup> partial: array<f32, THREADS>;
@@ -421,7 +428,7 @@ fn rms_norm(text: &mut String, width: u32, eps: f32, main: &str) {
     );
 }
 
-fn declare_product(text: &mut String, product: &Product) {
+fn declare_product(text: &mut String, product: &Product, has_params: bool) {
     let mut buffers = vec![
         ("x", "vec4<f32>", false),
         ("words", word_vector(product.format), false),
@@ -434,6 +441,9 @@ fn declare_product(text: &mut String, product: &Product) {
     }
     buffers.push(("out", "f32", true));
     declare(text, &buffers);
+    if has_params {
+        declare_params(text, buffers.len());
+    }
     declare_format(text, product.format);
     let _ = write!(
         text,
@@ -462,7 +472,7 @@ fn row_index(product: &Product, row: &str) -> String {
 }
 
 fn matvec(text: &mut String, product: &Product, variant: MatvecVariant, main: &str) {
-    declare_product(text, product);
+    declare_product(text, product, false);
     let MatvecVariant {
         lanes,
         rows,
@@ -612,7 +622,7 @@ total{r} = fma(part{r}, vec4<f32>(group.x), fma(x_sum, vec4<f32>(group.y), total
 }
 
 fn register_tile(text: &mut String, product: &Product, rows: u32, tokens: u32, main: &str) {
-    declare_product(text, product);
+    declare_product(text, product, true);
     let block = block_cols(product.format);
     let blocks = product.cols / block;
     let vectors = product.cols / 4;
@@ -701,7 +711,7 @@ fn register_tile(text: &mut String, product: &Product, rows: u32, tokens: u32, m
 }
 
 fn shared_tile(text: &mut String, product: &Product, side: u32, main: &str) {
-    declare_product(text, product);
+    declare_product(text, product, true);
     // Columns of one step. A row of the tiles is padded by one vector, so that
     // the sixteen rows that are read at once lie in different banks.
     let depth = 32;
@@ -832,6 +842,7 @@ fn rotate(text: &mut String, heads: Heads, norm_eps: Option<f32>, main: &str) {
         buffers.extend([("query_norm", "f32", false), ("key_norm", "f32", false)]);
     }
     declare(text, &buffers);
+    declare_params(text, buffers.len());
     let half = heads.dim / 2;
     let _ = write!(
         text,
@@ -925,6 +936,7 @@ fn attend(text: &mut String, heads: Heads, main: &str) {
             ("out", "vec4<f32>", true),
         ],
     );
+    declare_params(text, 4);
     let vectors = heads.dim / 4;
     // A head has at most 64 vectors, so each thread keeps one of the output.
     let _ = write!(
@@ -1024,6 +1036,7 @@ fn copy(text: &mut String, main: &str) {
         text,
         &[("src", "vec4<f32>", false), ("dst", "vec4<f32>", true)],
     );
+    declare_params(text, 2);
     let _ = write!(
         text,
         "{main}@builtin(global_invocation_id) id: vec3<u32>, \
@@ -1036,6 +1049,7 @@ fn copy(text: &mut String, main: &str) {
 
 fn penalize(text: &mut String, main: &str) {
     declare(text, &[("tokens", "u32", false), ("logits", "f32", true)]);
+    declare_params(text, 2);
     let _ = write!(
         text,
         "{main}@builtin(global_invocation_id) id: vec3<u32>) {{
@@ -1086,6 +1100,7 @@ fn top_of_slice(text: &mut String, count: u32, slice: u32, masked: bool, main: &
     }
     buffers.push(("out", "vec2<u32>", true));
     declare(text, &buffers);
+    declare_params(text, buffers.len());
     text.push_str(REDUCE_BEST);
     let allowed = if masked {
         " && ((allowed[token / 32u] >> (token % 32u)) & 1u) == 1u"
