@@ -8,8 +8,8 @@ use anyhow::Context as _;
 use clap::Args;
 use evidence_agent::workspace::{DirectoryTree, HostCommands, ToolWorkspace, Unattended};
 use evidence_agent::{
-    AgentLimits, BoundedEvidenceWorkspace, Run, RunEvent, ScriptedGenerator, ToolPolicy,
-    script_replies,
+    AgentLimits, BoundedEvidenceWorkspace, Generator, Run, RunEvent, ScriptedGenerator, ToolPolicy,
+    Workspace, script_replies,
 };
 use evidence_core::EvidenceLimits;
 use evidence_store::{ArtifactStore, DirectoryStore, Scope};
@@ -17,7 +17,16 @@ use futures_executor::block_on;
 use serde::Serialize;
 use serde_json::Value;
 
+#[cfg(feature = "model")]
+use crate::model::{self, BackendName};
 use crate::{allowed_commands, unique_name};
+
+/// What may stand in the place of a script.
+const MODEL: &[&str] = if cfg!(feature = "model") {
+    &["model"]
+} else {
+    &[]
+};
 
 /// What to run.
 #[derive(Args)]
@@ -34,8 +43,20 @@ pub struct Arguments {
     /// The replies, one JSON action a line, the last {"final":"…"}; `{{artifact_id}}` and `{{find:TEXT}}` stand for the newest
     /// artifact's id and for the byte range of TEXT in it. Empty lines and lines that begin with #
     /// are left out.
-    #[arg(long)]
-    script: PathBuf,
+    #[arg(long, required_unless_present_any = MODEL)]
+    script: Option<PathBuf>,
+    /// The folder of a model that writes the replies, each held to one JSON action.
+    #[cfg(feature = "model")]
+    #[arg(long, value_name = "DIR", conflicts_with = "script")]
+    model: Option<PathBuf>,
+    /// Where the model computes.
+    #[cfg(feature = "model")]
+    #[arg(long, value_enum, default_value_t = BackendName::Wgpu, requires = "model")]
+    backend: BackendName,
+    /// Let the model reply whatever it likes.
+    #[cfg(feature = "model")]
+    #[arg(long, requires = "model")]
+    unconstrained: bool,
     /// Enable `write_file` and `edit_file`.
     #[arg(long)]
     allow_writes: bool,
@@ -101,9 +122,12 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         i64::try_from(default.max_invalid_actions())?,
         i64::try_from(default.max_identical_actions())?,
     )?;
-    let script = std::fs::read_to_string(&arguments.script)
-        .with_context(|| format!("cannot read the script {}", arguments.script.display()))?;
-    let replies = script_replies(&script).map(|(_, reply)| reply);
+    let script = match &arguments.script {
+        Some(path) => std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read the script {}", path.display()))?,
+        // A model replies.
+        None => String::new(),
+    };
     let tree = DirectoryTree::open(&arguments.workspace).with_context(|| {
         format!(
             "cannot open the workspace {}",
@@ -119,30 +143,45 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             .with_context(|| format!("cannot use {}", arguments.artifacts.display()))?;
         let artifacts = ArtifactStore::new(store, run_scope()?);
         let mut workspace = BoundedEvidenceWorkspace::new(tools, artifacts.clone(), limits);
-        let mut generator = ScriptedGenerator::new(replies, artifacts);
         let run = Run::new(&arguments.task, &workspace, agent_limits);
-        let mut printed = Ok(());
-        let mut observe = |event: RunEvent<'_>| {
-            if let RunEvent::Step(event) = event
-                && printed.is_ok()
-            {
-                printed = print(&Line::Step(event));
-            }
-        };
-        let outcome = run
-            .to_end(&mut workspace, &mut generator, &mut observe)
-            .await;
-        printed.context("cannot print an event")?;
-        let mut summary = serde_json::to_value(&outcome)?;
-        if let Value::Object(summary) = &mut summary {
-            // Every event has been printed.
-            summary.remove("events");
+        #[cfg(feature = "model")]
+        if let Some(folder) = &arguments.model {
+            let tools = workspace.available_tools();
+            let constrained_to = (!arguments.unconstrained).then_some(tools.as_slice());
+            let mut generator = model::generator(folder, arguments.backend, constrained_to).await?;
+            return print_run(run, &mut workspace, &mut generator).await;
         }
-        print(&Line::Outcome(&summary)).context("cannot print the outcome")?;
-        Ok(if outcome.completed {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::FAILURE
-        })
+        let replies = script_replies(&script).map(|(_, reply)| reply);
+        let mut generator = ScriptedGenerator::new(replies, artifacts);
+        print_run(run, &mut workspace, &mut generator).await
+    })
+}
+
+/// Runs to the end, printing each event and the outcome.
+async fn print_run(
+    run: Run,
+    workspace: &mut impl Workspace,
+    generator: &mut impl Generator,
+) -> anyhow::Result<ExitCode> {
+    let mut printed = Ok(());
+    let mut observe = |event: RunEvent<'_>| {
+        if let RunEvent::Step(event) = event
+            && printed.is_ok()
+        {
+            printed = print(&Line::Step(event));
+        }
+    };
+    let outcome = run.to_end(workspace, generator, &mut observe).await;
+    printed.context("cannot print an event")?;
+    let mut summary = serde_json::to_value(&outcome)?;
+    if let Value::Object(summary) = &mut summary {
+        // Every event has been printed.
+        summary.remove("events");
+    }
+    print(&Line::Outcome(&summary)).context("cannot print the outcome")?;
+    Ok(if outcome.completed {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     })
 }
