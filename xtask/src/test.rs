@@ -23,6 +23,9 @@ pub enum Group {
     Lint,
     /// The tests and the recorded vectors on this machine.
     Native,
+    /// The models, natively on the CPU and on a GPU or its software, and the
+    /// command that loads them.
+    Model,
     /// The same in Chromium, and the page from end to end.
     Browser,
     /// The sizes of what is shipped.
@@ -40,6 +43,12 @@ const BROWSER_NEEDS: &[Need] = &[
 
 const NATIVE_NEEDS: &[Need] = &[Need::Schemathesis];
 
+// Among the packages is Qwen3's tokenizer.
+const MODEL_NEEDS: &[Need] = &[Need::Vulkan, Need::NodePackages];
+
+/// Turns the command's models on.
+const MODEL_FEATURE: [&str; 2] = ["--features", "evidence-cli/model"];
+
 /// The path that the page is tested at: a project's path on a shared host.
 const PAGE_BASE: &str = "/some/project/path/";
 
@@ -51,6 +60,7 @@ pub fn run(project: &Project, groups: &[Group]) -> ExitCode {
     // Set-up comes first, so that what it needs of the user is told early.
     let needs = [
         (Group::Native, NATIVE_NEEDS),
+        (Group::Model, MODEL_NEEDS),
         (Group::Browser, BROWSER_NEEDS),
         (Group::Size, size::NEEDS),
     ];
@@ -74,6 +84,9 @@ pub fn run(project: &Project, groups: &[Group]) -> ExitCode {
                 description::check(environment)
             });
         }
+    }
+    if wanted(Group::Model) {
+        model(&mut run, project);
     }
     if let Some(environment) = environment
         && (wanted(Group::Browser) || wanted(Group::Size))
@@ -103,23 +116,34 @@ fn lint(run: &mut Run, project: &Project) {
         "--workspace",
         "--all-targets",
         "--locked",
-        "--",
-        "-D",
-        "warnings",
     ];
-    run.check("lints", cargo(&lints));
+    let mut lints = cargo(&lints);
+    lints.args(MODEL_FEATURE).args(["--", "-D", "warnings"]);
+    run.check("lints", lints);
     let mut documentation = cargo(&["doc", "--workspace", "--no-deps", "--locked"]);
+    documentation.args(MODEL_FEATURE);
     documentation.env("RUSTDOCFLAGS", "-D warnings");
     run.check("documentation", documentation);
 }
 
 fn native(run: &mut Run, project: &Project) {
     let mut tests = setup::native_cargo(project);
-    tests.args(["test", "--workspace", "--no-fail-fast", "--locked"]);
+    tests.args(["test", "--workspace", "--exclude", "evidence-qwen"]);
+    tests.args(["--no-fail-fast", "--locked"]);
     run.tests("tests", Runner::Cargo, || Ok(tests));
     run.tests("vectors", Runner::Conformance, || {
         Ok(conformance::native(project, &vectors(project)?))
     });
+}
+
+/// Both crates in one build: what one of them alone asks of its dependencies is
+/// less, and Burn would be compiled once more.
+fn model(run: &mut Run, project: &Project) {
+    let mut tests = setup::native_cargo(project);
+    tests.args(["test", "--package", "evidence-qwen"]);
+    tests.args(["--package", "evidence-cli"]).args(MODEL_FEATURE);
+    tests.args(["--no-fail-fast", "--locked", "--", "--include-ignored"]);
+    run.tests("models", Runner::Cargo, || Ok(tests));
 }
 
 fn browser(run: &mut Run, environment: &Environment, built: bool) {

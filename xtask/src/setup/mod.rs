@@ -10,6 +10,7 @@ mod debian;
 mod node;
 mod python;
 mod tools;
+mod vulkan;
 mod wasm_target;
 
 use std::env;
@@ -43,6 +44,8 @@ pub enum Need {
     Browser,
     /// The tester of HTTP interfaces.
     Schemathesis,
+    /// A driver for the models' kernels, natively.
+    Vulkan,
 }
 
 /// What set-up found: the programs that the commands start, and how.
@@ -147,6 +150,9 @@ pub fn prepare(project: &Project, needs: &[Need]) -> Result<Environment> {
     if needed(Need::Schemathesis) && !python::can_make_environments() {
         packages.push(python::packages());
     }
+    if needed(Need::Vulkan) {
+        packages.extend(vulkan::missing());
+    }
     debian::install(&packages)?;
 
     if build_toolchain {
@@ -178,7 +184,11 @@ fn tools(project: &Project, needs: &[Need]) -> Result<Vec<CargoTool>> {
             Need::WasmBindgen => tools.push(CargoTool::wasm_bindgen(project)?),
             Need::Trunk => tools.push(CargoTool::trunk()),
             Need::WasmPack => tools.push(CargoTool::wasm_pack()),
-            Need::WasmTarget | Need::NodePackages | Need::Browser | Need::Schemathesis => {}
+            Need::WasmTarget
+            | Need::NodePackages
+            | Need::Browser
+            | Need::Schemathesis
+            | Need::Vulkan => {}
         }
     }
     Ok(tools)

@@ -729,7 +729,7 @@ mod tests {
                 half::f16::from_f32(value).to_bits()
             }
         };
-        let mut pair = |random: &mut Random, is_bf16| {
+        let pair = |random: &mut Random, is_bf16| {
             u32::from(half(random, is_bf16)) | u32::from(half(random, is_bf16)) << 16
         };
         #[expect(
