@@ -111,12 +111,7 @@ fn lint(run: &mut Run, project: &Project) {
         cargo
     };
     run.check("format", cargo(&["fmt", "--all", "--check"]));
-    let lints = [
-        "clippy",
-        "--workspace",
-        "--all-targets",
-        "--locked",
-    ];
+    let lints = ["clippy", "--workspace", "--all-targets", "--locked"];
     let mut lints = cargo(&lints);
     lints.args(MODEL_FEATURE).args(["--", "-D", "warnings"]);
     run.check("lints", lints);
@@ -141,7 +136,9 @@ fn native(run: &mut Run, project: &Project) {
 fn model(run: &mut Run, project: &Project) {
     let mut tests = setup::native_cargo(project);
     tests.args(["test", "--package", "evidence-qwen"]);
-    tests.args(["--package", "evidence-cli"]).args(MODEL_FEATURE);
+    tests
+        .args(["--package", "evidence-cli"])
+        .args(MODEL_FEATURE);
     tests.args(["--no-fail-fast", "--locked", "--", "--include-ignored"]);
     run.tests("models", Runner::Cargo, || Ok(tests));
 }
