@@ -475,6 +475,110 @@ test("a used-up quota ends the run, and earlier artifacts stay readable", async 
   await verifies(page);
 });
 
+const toolOutput = (tab) => tab.getByRole("radio", { name: "A bounded tool result" }).check();
+
+test("under contract B the script is written anew, and the run reads the exact bytes by cursor", async () => {
+  const content = log();
+  await dropped(page, "build.log", content);
+  await page.locator("#needle").fill(NEEDLE);
+  await button(page, "Write a script").click();
+  await toolOutput(page);
+  const script = await page.locator("#script").inputValue();
+  assert.match(script, /"tool":"akh_read_tool_output","sha256":"\{\{sha256\}\}","offset":\{\{offset:/);
+  assert.match(await page.locator("#script-verdict").innerText(), /all valid actions/);
+  assert.match(await runToEnd(page), /final answer/);
+  const seen = page.locator("pre.exact[aria-label='What the model saw']");
+  const bounded = JSON.parse(await exact(seen.nth(1)));
+  assert.equal(bounded.data.kind, "tool_output_ref");
+  assert.ok(Buffer.byteLength(JSON.stringify(bounded)) <= 16 * 1024);
+  const range = JSON.parse(await exact(seen.nth(2)));
+  assert.equal(range.data.text, NEEDLE);
+
+  // The artifact is the serialized result, and the page's map says which of it was shown.
+  const complete = `{"success":true,"text":${JSON.stringify(content)},"data":null,"receipt":null}`;
+  const sha256 = createHash("sha256").update(complete).digest("hex");
+  assert.equal(bounded.data.sha256, sha256);
+  assert.equal(await page.locator("code.digest").innerText(), sha256);
+  const offset = Buffer.from(complete).indexOf(NEEDLE);
+  assert.deepEqual([range.data.offset, range.data.next_offset], [offset, offset + Buffer.byteLength(NEEDLE)]);
+  const [, from, to] = bounded.text.match(/bytes (\d+) to (\d+) of the complete result/);
+  const omitted = await page.locator(".legend-entry[data-kind=omitted] .figure").innerText();
+  assert.equal(omitted.replaceAll(",", ""), `${from}–${to}`);
+  await verifies(page);
+});
+
+test("under contract B the artifact's address opens in a tab and says how long it is kept", async () => {
+  await page.waitForFunction(() => navigator.serviceWorker.controller);
+  await toolOutput(page);
+  assert.match(await runToEnd(page), /final answer/);
+  const link = page.locator(".address a");
+  const [tab] = await Promise.all([context.waitForEvent("page"), link.click()]);
+  await tab.waitForLoadState();
+  const answer = JSON.parse(await tab.locator("body").innerText());
+  assert.equal(answer.sha256, await page.locator("code.digest").innerText());
+  await tab.close();
+  await context.grantPermissions(["clipboard-read", "clipboard-write"]);
+  await button(page, "Copy the address").click();
+  await button(page, "Copied").waitFor();
+  const copied = await page.evaluate(() => navigator.clipboard.readText());
+  assert.equal(copied, new URL(await link.getAttribute("href"), pageUrl).href);
+  // The run has ended: the day is known, a week from now.
+  const until = page.locator("dt", { hasText: "Kept until" }).locator("+ dd");
+  const week = await page.evaluate(() => new Date(Date.now() + 7 * 86_400_000).toLocaleDateString());
+  assert.ok((await until.innerText()).startsWith(week), await until.innerText());
+});
+
+test("artifacts of both contracts are kept side by side, and a run's are deleted together", async () => {
+  await runToEnd(page);
+  await toolOutput(page);
+  assert.equal(await page.locator(".step").count(), 0, "the run was reset");
+  await runToEnd(page);
+  assert.equal(await page.locator(".artifact-choice").count(), 2);
+  await page.reload();
+  await ready(page);
+  assert.equal(await page.locator(".artifact-choice").count(), 2);
+  await page.locator(".artifact-choice", { hasText: "tool result" }).click();
+  await verifies(page);
+  await button(page, "Delete…").click();
+  await button(page, "Delete").click();
+  await page.waitForFunction(() => document.querySelectorAll(".artifact-choice").length === 1);
+  await page.locator(".artifact-choice", { hasText: "text" }).click();
+  await verifies(page);
+});
+
+test("what has expired is swept when the page opens", async () => {
+  await toolOutput(page);
+  await runToEnd(page);
+  await page.close();
+  // Nine days later.
+  await context.clock.install({ time: Date.now() + 9 * 86_400_000 });
+  page = await open();
+  await page.waitForFunction(() => document.querySelectorAll(".artifact-choice").length === 0);
+});
+
+test("altered tool output is not shown", async () => {
+  await toolOutput(page);
+  await runToEnd(page);
+  await page.evaluate(async (name) => {
+    const settled = (request) =>
+      new Promise((resolve, reject) => {
+        request.onsuccess = () => resolve(request.result);
+        request.onerror = () => reject(request.error);
+      });
+    const database = await settled(indexedDB.open(name));
+    const values = database.transaction("values", "readwrite").objectStore("values");
+    const [key] = (await settled(values.getAllKeys())).filter((key) => key.includes("/chunk/"));
+    const value = await settled(values.get(key));
+    value[0] ^= 1;
+    await settled(values.put(value, key));
+    database.close();
+  }, DATABASE);
+  await page.reload();
+  await ready(page);
+  await page.locator(".artifact-choice").click();
+  await page.getByText(/none of them are shown/).waitFor();
+});
+
 test("a database of a newer page is left alone", async () => {
   await page.close();
   const blank = await context.newPage();

@@ -35,7 +35,7 @@ pub mod tool_result;
 
 pub use artifact::{ArtifactDescriptor, ArtifactId};
 pub use digest::Sha256Digest;
-pub use job::{Generation, JobId, JobStatus, ProcessId, SessionId, ToolCallId};
+pub use job::{Generation, InvalidId, JobId, JobStatus, ProcessId, SessionId, ToolCallId};
 pub use limits::EvidenceLimits;
 pub use raw_json::RawJson;
 pub use tool_output::ToolOutputRef;

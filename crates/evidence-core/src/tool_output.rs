@@ -13,7 +13,7 @@ mod handles;
 use alloc::format;
 use alloc::string::String;
 
-pub use self::excerpt::MARKER_MAX_BYTES;
+pub use self::excerpt::{ExcerptRanges, MARKER_MAX_BYTES};
 pub use self::handles::{Handles, HandlesError, MAX_HANDLES_BYTES};
 use crate::digest::Sha256Digest;
 use crate::job::JobId;
@@ -93,6 +93,16 @@ fn elided_receipt(receipt: &RawJson) -> RawJson {
 /// Room goes first to the reference and its handles, then to the receipt, and what is left to the
 /// excerpt. A receipt that does not leave room for an excerpt's marker is replaced by its digest.
 pub fn bounded(result: &ToolResult, reference: &ToolOutputRef) -> ToolResult {
+    bound(result, reference).0
+}
+
+/// Which bytes of the stored result the excerpt in [`bounded`] shows, and which it leaves out; none
+/// when it shows all of the text.
+pub fn excerpt_ranges(result: &ToolResult, reference: &ToolOutputRef) -> Option<ExcerptRanges> {
+    bound(result, reference).1
+}
+
+fn bound(result: &ToolResult, reference: &ToolOutputRef) -> (ToolResult, Option<ExcerptRanges>) {
     let mut bounded = ToolResult {
         success: result.success,
         text: String::new(),
@@ -108,8 +118,9 @@ pub fn bounded(result: &ToolResult, reference: &ToolOutputRef) -> ToolResult {
         bounded.receipt = result.receipt.as_ref().map(elided_receipt);
         room(&bounded)
     });
-    bounded.text = excerpt::of(result, reference.bytes, room.unwrap_or(0));
-    bounded
+    let (excerpt, ranges) = excerpt::of(result, reference.bytes, room.unwrap_or(0));
+    bounded.text = excerpt;
+    (bounded, ranges)
 }
 
 #[cfg(test)]

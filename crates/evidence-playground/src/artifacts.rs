@@ -6,8 +6,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use evidence_core::observation::Observation;
 use evidence_core::range::RangePath;
-use evidence_core::{ArtifactDescriptor, ArtifactId, EvidenceLimits};
-use evidence_store::ArtifactError;
+use evidence_core::retention::OwnerState;
+use evidence_core::tool_output::{Handles, excerpt_ranges};
+use evidence_core::{
+    ArtifactDescriptor, ArtifactId, EvidenceLimits, JobId, Sha256Digest, ToolOutputRef, ToolResult,
+};
+use evidence_store::{ArtifactError, ToolOutputError};
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 use wasm_bindgen::prelude::*;
@@ -15,10 +19,57 @@ use web_sys::BroadcastChannel;
 
 use crate::runner::Evidence;
 use crate::state::{Deletion, Playground};
-use crate::storage;
+use crate::storage::{self, Storage};
 
 /// Where pages of one origin tell one another that artifacts came or went.
 const CHANNEL: &str = "bounded-evidence-artifacts";
+
+/// Which artifact.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ArtifactKey {
+    /// The digest of its bytes.
+    pub sha256: Sha256Digest,
+    /// Under contract B the job that holds it.
+    pub job: Option<JobId>,
+}
+
+impl ArtifactKey {
+    /// The place of its bytes beside the page, where the page's worker answers; under contract B alone.
+    pub fn address(&self) -> Option<String> {
+        let path = ToolOutputRef::path_of(self.job.as_ref()?, self.sha256);
+        Some(path.trim_start_matches('/').to_owned())
+    }
+
+    /// What its bytes are called as a file.
+    pub fn file_name(&self) -> String {
+        match &self.job {
+            None => format!("{}.txt", ArtifactId::from(self.sha256)),
+            Some(job) => format!("{job}-{}.json", self.sha256),
+        }
+    }
+}
+
+/// An artifact that is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    /// Which.
+    pub key: ArtifactKey,
+    /// Its size.
+    pub byte_count: u64,
+    /// How long it is kept.
+    pub until: Until,
+}
+
+/// How long an artifact is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Until {
+    /// Until it is deleted.
+    Deleted,
+    /// At least until its run has ended.
+    Ended,
+    /// Until this time, in milliseconds since 1970.
+    Expired(u64),
+}
 
 /// The artifact that is looked at.
 #[derive(Debug, Clone, Default)]
@@ -38,7 +89,7 @@ pub enum Loaded {
 #[derive(Debug, Clone)]
 pub struct Artifact {
     /// Which it is.
-    pub descriptor: ArtifactDescriptor,
+    pub key: ArtifactKey,
     /// All of its bytes.
     pub bytes: Bytes,
 }
@@ -71,21 +122,47 @@ impl Artifact {
         std::str::from_utf8(&self.bytes).unwrap_or_default()
     }
 
-    /// The parts of the observation that the model sees under `limits`; one that is small enough
-    /// to be seen whole has none.
+    /// The parts that the model sees at first, under `limits` or by contract B's own; one that is
+    /// small enough to be seen whole has none.
     pub fn observed(&self, limits: &EvidenceLimits) -> Vec<Segment> {
-        let Ok(observation) = Observation::new(self.text(), &self.descriptor, limits) else {
+        let ranges = match &self.key.job {
+            None => self.observation_ranges(limits),
+            Some(job) => self.excerpt_ranges(job),
+        };
+        let Some([head, omitted, tail]) = ranges else {
             return Vec::new();
         };
-        let segment = |kind, [start, end]: [usize; 2]| Segment {
-            kind,
-            range: start..end,
-        };
+        let segment = |kind, range| Segment { kind, range };
         vec![
-            segment(SegmentKind::Head, observation.head_range),
-            segment(SegmentKind::Omitted, observation.omitted_range),
-            segment(SegmentKind::Tail, observation.tail_range),
+            segment(SegmentKind::Head, head),
+            segment(SegmentKind::Omitted, omitted),
+            segment(SegmentKind::Tail, tail),
         ]
+    }
+
+    fn observation_ranges(&self, limits: &EvidenceLimits) -> Option<[Range<usize>; 3]> {
+        let descriptor = ArtifactDescriptor::new(self.key.sha256, self.bytes.len() as u64);
+        let observation = Observation::new(self.text(), &descriptor, limits).ok()?;
+        let range = |[start, end]: [usize; 2]| start..end;
+        Some([
+            range(observation.head_range),
+            range(observation.omitted_range),
+            range(observation.tail_range),
+        ])
+    }
+
+    fn excerpt_ranges(&self, job: &JobId) -> Option<[Range<usize>; 3]> {
+        let result = ToolResult::parse(self.text()).ok()?;
+        let reference = ToolOutputRef {
+            job_id: job.clone(),
+            sha256: self.key.sha256,
+            bytes: self.bytes.len() as u64,
+            handles: Handles::of_data(result.data.as_ref()),
+        };
+        let ranges = excerpt_ranges(&result, &reference)?;
+        let position = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
+        let range = |range: Range<u64>| position(range.start)..position(range.end);
+        Some([ranges.head, ranges.left_out, ranges.tail].map(range))
     }
 
     /// Reads a range that a person typed as two numbers.
@@ -94,11 +171,11 @@ impl Artifact {
     ///
     /// What the contract says to it.
     pub fn parse_range(&self, start: &str, end: &str) -> Result<Range<usize>, String> {
-        let id = self.descriptor.artifact_id;
+        let id = ArtifactId::from(self.key.sha256);
         let path = RangePath::render(id, 0, 0).replace("0-0", "");
         let path = format!("{path}{}-{}", start.trim(), end.trim());
         let checked = RangePath::parse(&path)
-            .and_then(|path| path.check(self.descriptor.byte_count, usize::MAX))
+            .and_then(|path| path.check(self.bytes.len() as u64, usize::MAX))
             .map_err(|refusal| refusal.to_string())?;
         Ok(checked.start..checked.end)
     }
@@ -111,8 +188,9 @@ impl Playground {
             match storage::open().await {
                 Ok(opened) => {
                     self.not_kept.set(opened.not_kept);
-                    self.storage.set(Some(opened.artifacts));
+                    self.storage.set(Some(opened.storage));
                     self.refresh_artifacts().await;
+                    self.sweep_for_ever();
                 }
                 Err(error) => self.notify(error),
             }
@@ -140,31 +218,17 @@ impl Playground {
 
     /// Reads the list again.
     async fn refresh_artifacts(self) {
-        let Some(artifacts) = self.storage.get_untracked() else {
+        let Some(storage) = self.storage.get_untracked() else {
             return;
         };
-        let list = async {
-            let mut descriptors = Vec::new();
-            for id in artifacts.list().await? {
-                match artifacts.describe(id).await {
-                    Ok(descriptor) => descriptors.push(descriptor),
-                    // Another tab deleted it in between.
-                    Err(ArtifactError::Unknown) => {}
-                    Err(ArtifactError::Store(error)) => return Err(error.into()),
-                    // Its record was altered: it is listed, and refuses when it is opened.
-                    Err(_) => descriptors.push(ArtifactDescriptor::new(id.sha256(), 0)),
-                }
-            }
-            Ok::<_, ArtifactError>(descriptors)
-        };
-        match list.await {
-            Ok(descriptors) => {
-                let gone = |id: ArtifactId| descriptors.iter().all(|d| d.artifact_id != id);
+        match storage.list().await {
+            Ok(kept) => {
+                let gone = |key: ArtifactKey| kept.iter().all(|kept| kept.key != key);
                 if self.selected.get_untracked().is_some_and(gone) {
                     self.look_away();
                 }
-                if self.artifacts.with_untracked(|shown| *shown != descriptors) {
-                    self.artifacts.set(descriptors);
+                if self.artifacts.with_untracked(|shown| *shown != kept) {
+                    self.artifacts.set(kept);
                 }
             }
             Err(error) => self.notify(format!("The artifacts cannot be listed: {error}.")),
@@ -172,32 +236,35 @@ impl Playground {
     }
 
     /// Turns to an artifact, and to some of its bytes.
-    pub fn look_at(self, id: ArtifactId, selection: Option<(usize, usize)>) {
-        let is_ready = self
-            .loaded
-            .with_untracked(|loaded| matches!(loaded, Loaded::Ready(artifact) if artifact.descriptor.artifact_id == id));
+    pub fn look_at(self, key: ArtifactKey, selection: Option<(usize, usize)>) {
+        let is_ready = self.loaded.with_untracked(
+            |loaded| matches!(loaded, Loaded::Ready(artifact) if artifact.key == key),
+        );
         self.selection.set(selection);
         if is_ready {
             return;
         }
-        self.read_again(id);
+        self.read_again(key);
     }
 
     /// Reads an artifact from the store, whatever is shown of it.
-    pub fn read_again(self, id: ArtifactId) {
-        let Some(artifacts) = self.storage.get_untracked() else {
+    pub fn read_again(self, key: ArtifactKey) {
+        let Some(storage) = self.storage.get_untracked() else {
             return;
         };
-        self.selected.set(Some(id));
+        self.selected.set(Some(key.clone()));
         self.loaded.set(Loaded::Reading);
         spawn_local(async move {
-            let read = artifacts.read(id).await;
-            if self.selected.get_untracked() != Some(id) {
+            let read = storage.read(&key).await;
+            if self
+                .selected
+                .with_untracked(|selected| selected.as_ref() != Some(&key))
+            {
                 return;
             }
             self.loaded.set(match read {
-                Ok((descriptor, bytes)) => Loaded::Ready(Arc::new(Artifact { descriptor, bytes })),
-                Err(error) => Loaded::Failed(explain(&error)),
+                Ok(bytes) => Loaded::Ready(Arc::new(Artifact { key, bytes })),
+                Err(error) => Loaded::Failed(error.explain()),
             });
         });
     }
@@ -210,30 +277,30 @@ impl Playground {
 
     /// Deletes what was confirmed.
     pub fn delete(self, deletion: Deletion) {
-        let Some(artifacts) = self.storage.get_untracked() else {
+        let Some(storage) = self.storage.get_untracked() else {
             return;
         };
         spawn_local(async move {
             let deleted = match deletion {
-                Deletion::One(id) => artifacts.delete(id).await,
-                Deletion::All => artifacts.delete_all().await,
+                Deletion::One(key) => storage.delete(&key).await,
+                Deletion::All => storage.delete_all().await,
             };
             if let Err(error) = deleted {
-                self.notify(format!("Nothing was deleted: {error}."));
+                self.notify(format!("Not everything was deleted: {error}."));
             }
             self.artifacts_changed().await;
         });
     }
 
     /// The ranges of an artifact that the run has read so far.
-    pub fn ranges_read(self, id: ArtifactId) -> Vec<Segment> {
+    pub fn ranges_read(self, key: &ArtifactKey) -> Vec<Segment> {
         self.steps.with(|steps| {
             steps
                 .iter()
-                .filter_map(|step| match step.evidence {
-                    Evidence::Range(of, start, end) if of == id => Some(Segment {
+                .filter_map(|step| match &step.evidence {
+                    Evidence::Range(of, start, end) if of == key => Some(Segment {
                         kind: SegmentKind::Read(step.number),
-                        range: start..end,
+                        range: *start..*end,
                     }),
                     _ => None,
                 })
@@ -242,18 +309,116 @@ impl Playground {
     }
 }
 
-fn explain(error: &ArtifactError) -> String {
-    match error {
-        ArtifactError::DigestMismatch | ArtifactError::Unreadable | ArtifactError::Conflict => {
+/// Why what is kept cannot be shown or deleted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StorageError {
+    /// Under contract A.
+    #[error(transparent)]
+    Artifact(#[from] ArtifactError),
+    /// Under contract B.
+    #[error(transparent)]
+    ToolOutput(#[from] ToolOutputError),
+}
+
+impl StorageError {
+    /// What happened and what to do.
+    fn explain(&self) -> String {
+        let is_altered = matches!(
+            self,
+            Self::Artifact(
+                ArtifactError::DigestMismatch | ArtifactError::Unreadable | ArtifactError::Conflict
+            ) | Self::ToolOutput(ToolOutputError::Integrity)
+        );
+        let sentence = capitalized(&self.to_string());
+        if is_altered {
             format!(
-                "{}. The stored bytes were changed or lost outside of this page, so none of them \
-                 are shown. Delete the artifact and run again to store it anew.",
-                capitalized(&error.to_string())
+                "{sentence}. The stored bytes were changed or lost outside of this page, so none of \
+                 them are shown. Delete the artifact and run again to store it anew."
             )
+        } else {
+            format!("{sentence}.")
         }
-        ArtifactError::Store(_) | ArtifactError::Unknown => {
-            format!("{}.", capitalized(&error.to_string()))
+    }
+}
+
+impl Storage {
+    /// Everything that is kept, of both contracts.
+    async fn list(&self) -> Result<Vec<Kept>, StorageError> {
+        let mut kept = Vec::new();
+        for id in self.artifacts.list().await? {
+            let byte_count = match self.artifacts.describe(id).await {
+                Ok(descriptor) => descriptor.byte_count,
+                // Another tab deleted it in between.
+                Err(ArtifactError::Unknown) => continue,
+                Err(ArtifactError::Store(error)) => return Err(ArtifactError::from(error).into()),
+                // Its record was altered: it is listed, and refuses when it is opened.
+                Err(_) => 0,
+            };
+            kept.push(Kept {
+                key: ArtifactKey {
+                    sha256: id.sha256(),
+                    job: None,
+                },
+                byte_count,
+                until: Until::Deleted,
+            });
         }
+        for job in self.outputs.stored_jobs().await? {
+            if job.session != self.session {
+                continue;
+            }
+            let until = match (job.owner, job.expires_at_ms) {
+                (OwnerState::Inactive { .. }, Some(at_ms)) => Until::Expired(at_ms),
+                _ => Until::Ended,
+            };
+            for artifact in self.outputs.artifacts(&self.session, &job.job).await? {
+                kept.push(Kept {
+                    key: ArtifactKey {
+                        sha256: artifact.sha256,
+                        job: Some(job.job.clone()),
+                    },
+                    byte_count: artifact.byte_count,
+                    until,
+                });
+            }
+        }
+        Ok(kept)
+    }
+
+    /// The complete bytes of an artifact, verified.
+    ///
+    /// # Errors
+    ///
+    /// [`StorageError`].
+    pub async fn read(&self, key: &ArtifactKey) -> Result<Bytes, StorageError> {
+        match &key.job {
+            None => {
+                let (_, bytes) = self.artifacts.read(key.sha256.into()).await?;
+                Ok(bytes)
+            }
+            Some(job) => {
+                let read = self.outputs.read_whole(&self.session, job, key.sha256);
+                Ok(read.await?)
+            }
+        }
+    }
+
+    async fn delete(&self, key: &ArtifactKey) -> Result<(), StorageError> {
+        match &key.job {
+            None => self.artifacts.delete(key.sha256.into()).await?,
+            Some(job) => self.outputs.delete_job(&self.session, job).await?,
+        }
+        Ok(())
+    }
+
+    async fn delete_all(&self) -> Result<(), StorageError> {
+        self.artifacts.delete_all().await?;
+        for job in self.outputs.stored_jobs().await? {
+            if job.session == self.session {
+                self.outputs.delete_job(&self.session, &job.job).await?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -1,7 +1,7 @@
 //! The few things that the page asks of the browser itself.
 
 use evidence_core::Sha256Digest;
-use js_sys::{Array, ArrayBuffer, Promise, Uint8Array};
+use js_sys::{Array, ArrayBuffer, Date, Math, Promise, Uint8Array};
 use leptos::prelude::{document, window};
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::JsFuture;
@@ -22,6 +22,71 @@ pub async fn sleep(milliseconds: i32) {
         }
     });
     let _ = JsFuture::from(timer).await;
+}
+
+/// A name that nothing else has.
+pub fn random_id() -> String {
+    let random = || Some(window().crypto().ok()?.random_uuid());
+    // It is there in secure contexts alone, and so is everything that the name is needed for.
+    random().unwrap_or_else(|| format!("{}-{}", Date::now(), Math::random()))
+}
+
+/// The time, in milliseconds since 1970.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a time is whole milliseconds, and one before 1970 is as good as 1970"
+)]
+pub fn now_ms() -> u64 {
+    Date::now() as u64
+}
+
+/// Milliseconds that no setting of a clock changes, since the page began.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "it counts from 0 up, and fractions of a millisecond do not matter"
+)]
+pub fn monotonic_ms() -> u64 {
+    window().performance().map_or(0, |clock| clock.now() as u64)
+}
+
+/// A time as people here write it.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a time that a date can hold has fewer than 53 bits"
+)]
+pub fn local_time(at_ms: u64) -> String {
+    let date = Date::new(&(at_ms as f64).into());
+    date.to_locale_string("default", &JsValue::UNDEFINED).into()
+}
+
+/// Whether the page's worker answers addresses below the page.
+pub fn has_worker() -> bool {
+    // Outside of a secure context there is no container.
+    let container = window().navigator().service_worker();
+    !container.is_undefined() && container.controller().is_some()
+}
+
+/// Puts a text into the clipboard.
+///
+/// # Errors
+///
+/// A sentence for the user.
+pub async fn copy(text: &str) -> Result<(), String> {
+    let clipboard = window().navigator().clipboard();
+    let refused = |_| "The browser did not copy it. Copy it by hand.".to_owned();
+    if clipboard.is_undefined() {
+        return Err(refused(JsValue::UNDEFINED));
+    }
+    let written = JsFuture::from(clipboard.write_text(text)).await;
+    written.map(drop).map_err(refused)
+}
+
+/// The whole address of what lies at this place beside the page.
+pub fn address_of(place: &str) -> String {
+    let base = document().base_uri().ok().flatten().unwrap_or_default();
+    Url::new_with_base(place, &base).map_or_else(|_| place.to_owned(), |url| url.href())
 }
 
 /// Fetches a file that lies beside the page.

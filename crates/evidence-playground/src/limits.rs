@@ -4,6 +4,8 @@ use evidence_agent::{AgentLimits, ToolPolicy};
 use evidence_core::EvidenceLimits;
 use evidence_core::limits::LimitsError;
 
+use crate::state::Contract;
+
 /// The largest file that the page takes; the model may read all of it.
 pub const MAX_FILE_BYTES: usize = 16 * 1024 * 1024;
 
@@ -124,13 +126,17 @@ impl LimitInputs {
         self.0[limit.index()] = text;
     }
 
-    /// Reads the inputs and lets both contracts check them.
+    /// Reads the inputs and lets the contracts check them. Those of observations are contract A's
+    /// alone.
     ///
     /// # Errors
     ///
     /// The first problem of either group.
-    pub fn check(&self) -> Result<Limits, Vec<LimitProblem>> {
-        let evidence = self.check_evidence();
+    pub fn check(&self, contract: Contract) -> Result<Limits, Vec<LimitProblem>> {
+        let evidence = match contract {
+            Contract::RangePaths => self.check_evidence(),
+            Contract::ToolOutput => Ok(EvidenceLimits::default()),
+        };
         let agent = self.check_agent();
         match (evidence, agent) {
             (Ok(evidence), Ok(agent)) => Ok(Limits { evidence, agent }),
@@ -199,7 +205,7 @@ mod tests {
 
     #[test]
     fn the_first_values_are_the_contracts() {
-        let limits = LimitInputs::default().check().unwrap();
+        let limits = LimitInputs::default().check(Contract::RangePaths).unwrap();
         assert_eq!(limits.evidence, EvidenceLimits::default());
         assert_eq!(limits.agent, AgentLimits::default());
     }
@@ -209,11 +215,13 @@ mod tests {
         let mut inputs = LimitInputs::default();
         inputs.set(Limit::PreviewBytes, "9999".to_owned());
         inputs.set(Limit::MaxSteps, "-1".to_owned());
-        let problems = inputs.check().unwrap_err();
+        let problems = inputs.check(Contract::RangePaths).unwrap_err();
         assert_eq!(problems[0].limits, [Limit::PreviewBytes]);
         assert_eq!(problems[1].limits, [Limit::MaxSteps]);
         inputs.set(Limit::MaxRangeBytes, "many".to_owned());
-        let problems = inputs.check().unwrap_err();
+        let others = inputs.check(Contract::ToolOutput).unwrap_err();
+        assert_eq!(others, [problems[1].clone()]);
+        let problems = inputs.check(Contract::RangePaths).unwrap_err();
         assert_eq!(problems[0].limits, [Limit::MaxRangeBytes]);
         assert_eq!(
             problems[0].message,

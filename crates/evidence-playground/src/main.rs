@@ -23,6 +23,7 @@ mod samples;
 mod script;
 mod state;
 mod storage;
+mod sweeper;
 mod text;
 
 use leptos::prelude::*;

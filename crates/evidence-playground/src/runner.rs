@@ -1,22 +1,25 @@
 //! The run: one step at a time, as far as the user lets it go.
 
 use evidence_agent::{
-    Action, BoundedEvidenceWorkspace, Message, Run, RunEvent, RunOutcome, ScriptedGenerator,
-    StepEvent, StopReason, ToolCall, script_replies,
+    Action, BoundedEvidenceWorkspace, EnvelopeGenerator, Message, Run, RunEvent, RunOutcome,
+    ScriptedGenerator, StepEvent, StopReason, ToolCall, ToolOutputWorkspace, script_replies,
 };
+use evidence_core::envelope::MaxInputBytes;
 use evidence_core::observation::{EXTERNALIZED_HEADER, is_inline};
 use evidence_core::range::{RANGE_HEADER, RangePath};
-use evidence_core::{ArtifactId, EvidenceLimits};
+use evidence_core::{ArtifactId, EvidenceLimits, InvalidId, JobId, JobStatus, Sha256Digest};
+use evidence_store::ToolOutputError;
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 use serde::Deserialize;
 
+use crate::artifacts::ArtifactKey;
 use crate::browser;
 use crate::limits::{self, Limits};
 use crate::measured::MeasuredWorkspace;
-use crate::state::Playground;
-use crate::storage::{Artifacts, PageStore};
-use crate::text::range;
+use crate::state::{Contract, Playground};
+use crate::storage::{PageStore, Storage};
+use crate::text::{grouped, range};
 
 /// The pause between two steps, so that a run can be followed and stopped.
 const PACE_MILLISECONDS: i32 = 250;
@@ -36,14 +39,14 @@ pub enum Phase {
 }
 
 /// What a step came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Evidence {
     /// The model saw the complete result.
     Inline,
-    /// The model saw an observation of this artifact.
-    Externalized(ArtifactId),
+    /// The model saw an observation of this artifact, or its excerpt.
+    Externalized(ArtifactKey),
     /// The model saw these bytes of this artifact.
-    Range(ArtifactId, usize, usize),
+    Range(ArtifactKey, usize, usize),
     /// The model saw an error.
     Refused,
     /// There was no tool.
@@ -75,32 +78,103 @@ pub struct Step {
 #[derive(Debug)]
 pub struct Session {
     run: Run,
-    workspace: BoundedEvidenceWorkspace<MeasuredWorkspace, PageStore>,
-    generator: ScriptedGenerator<PageStore>,
-    limits: EvidenceLimits,
+    bounds: Bounds,
     /// How many bytes the observations have kept out of the conversation.
     kept_out_bytes: usize,
 }
 
+/// What bounds the results of a run.
+#[derive(Debug)]
+enum Bounds {
+    RangePaths {
+        workspace: BoundedEvidenceWorkspace<MeasuredWorkspace, PageStore>,
+        generator: ScriptedGenerator<PageStore>,
+        limits: EvidenceLimits,
+    },
+    ToolOutput {
+        workspace: ToolOutputWorkspace<MeasuredWorkspace, PageStore>,
+        generator: EnvelopeGenerator<ScriptedGenerator<PageStore>>,
+        storage: Storage,
+        job: JobId,
+    },
+}
+
 impl Session {
-    fn new(page: Playground, artifacts: &Artifacts, limits: Limits) -> Self {
+    async fn new(
+        page: Playground,
+        storage: Storage,
+        limits: Limits,
+    ) -> Result<Self, ToolOutputError> {
         let files = page.files.get_untracked();
-        let workspace = BoundedEvidenceWorkspace::new(
-            MeasuredWorkspace::new(files, limits::policy()),
-            artifacts.clone(),
-            limits.evidence,
-        );
+        let workspace = MeasuredWorkspace::new(files, limits::policy());
         let replies: Vec<String> = page.script.with_untracked(|text| {
             let replies = script_replies(text);
             replies.map(|(_, reply)| reply.to_owned()).collect()
         });
         let task = page.task.get_untracked();
-        Self {
-            run: Run::new(&task, &workspace, limits.agent),
-            generator: ScriptedGenerator::new(replies, artifacts.clone()),
-            workspace,
-            limits: limits.evidence,
+        let (run, bounds) = match page.contract.get_untracked() {
+            Contract::RangePaths => {
+                let artifacts = storage.artifacts;
+                let generator = ScriptedGenerator::new(replies, artifacts.clone());
+                let workspace =
+                    BoundedEvidenceWorkspace::new(workspace, artifacts, limits.evidence);
+                let bounds = |workspace| Bounds::RangePaths {
+                    workspace,
+                    generator,
+                    limits: limits.evidence,
+                };
+                (Run::new(&task, &workspace, limits.agent), bounds(workspace))
+            }
+            Contract::ToolOutput => {
+                let Storage {
+                    outputs, session, ..
+                } = &storage;
+                let job = format!("run-{}", browser::random_id());
+                // Ids of this form are job ids.
+                let job = job
+                    .parse()
+                    .map_err(|_: InvalidId| ToolOutputError::Unavailable)?;
+                outputs.create_job(session, &job, browser::now_ms()).await?;
+                let generator =
+                    ScriptedGenerator::with_tool_outputs(replies, outputs.clone(), session.clone());
+                let workspace = ToolOutputWorkspace::new(
+                    workspace,
+                    outputs.clone(),
+                    session.clone(),
+                    job.clone(),
+                );
+                let run = Run::new(&task, &workspace, limits.agent);
+                let bounds = Bounds::ToolOutput {
+                    workspace,
+                    generator: EnvelopeGenerator::new(generator, MaxInputBytes::default()),
+                    storage,
+                    job,
+                };
+                (run, bounds)
+            }
+        };
+        Ok(Self {
+            run,
+            bounds,
             kept_out_bytes: 0,
+        })
+    }
+
+    /// Ends the job that the run belongs to, if it belongs to one: from now on its time runs.
+    async fn end_job(&self, status: JobStatus) -> Result<(), ToolOutputError> {
+        let Bounds::ToolOutput { storage, job, .. } = &self.bounds else {
+            return Ok(());
+        };
+        let Storage {
+            outputs, session, ..
+        } = storage;
+        match outputs
+            .set_status(session, job, status, browser::now_ms())
+            .await
+        {
+            // It was deleted in the meantime.
+            Err(ToolOutputError::Unavailable) => Ok(()),
+            ended => ended.map(drop),
         }
     }
 
@@ -108,15 +182,25 @@ impl Session {
     async fn step(&mut self) -> (Option<Step>, Option<RunOutcome>) {
         let prompt_bytes = self.run.messages().iter().map(|m| m.content.len()).sum();
         let steps_before = self.run.events().len();
-        let outcome = self
-            .run
-            .step(
-                &mut self.workspace,
-                &mut self.generator,
-                &mut |_: RunEvent<'_>| {},
-            )
-            .await;
-        let complete_bytes = self.workspace.workspace_mut().take_complete_bytes();
+        let observe = &mut |_: RunEvent<'_>| {};
+        let (outcome, complete_bytes) = match &mut self.bounds {
+            Bounds::RangePaths {
+                workspace,
+                generator,
+                ..
+            } => {
+                let outcome = self.run.step(workspace, generator, observe).await;
+                (outcome, workspace.workspace_mut().take_complete_bytes())
+            }
+            Bounds::ToolOutput {
+                workspace,
+                generator,
+                ..
+            } => {
+                let outcome = self.run.step(workspace, generator, observe).await;
+                (outcome, workspace.workspace_mut().take_complete_bytes())
+            }
+        };
         let event = self.run.events().get(steps_before).cloned();
         let step = event.map(|event| self.describe(event, prompt_bytes, complete_bytes));
         (step, outcome)
@@ -130,9 +214,16 @@ impl Session {
     ) -> Step {
         let unbounded_prompt_bytes = prompt_bytes + self.kept_out_bytes;
         let result = event.result.as_deref();
-        let evidence = evidence(event.action.as_ref(), result, complete_bytes, &self.limits);
+        let (evidence, complete_bytes) = match &self.bounds {
+            Bounds::RangePaths { limits, .. } => {
+                let action = event.action.as_ref();
+                let evidence = evidence(action, result, complete_bytes, limits);
+                (evidence, complete_bytes)
+            }
+            Bounds::ToolOutput { job, .. } => tool_output_evidence(&event, job),
+        };
         if let (Evidence::Externalized(_), Some(complete), Some(shown)) =
-            (evidence, complete_bytes, result)
+            (&evidence, complete_bytes, result)
         {
             self.kept_out_bytes += complete.saturating_sub(shown.len());
         }
@@ -163,7 +254,8 @@ fn evidence(
         if is_inline(complete_bytes, limits) {
             return Evidence::Inline;
         }
-        return externalized(result).map_or(Evidence::Refused, Evidence::Externalized);
+        let id = externalized(result);
+        return id.map_or(Evidence::Refused, |id| Evidence::Externalized(of_id(id)));
     }
     let Some(Action::Tool(ToolCall::ReadFile { path })) = action else {
         return Evidence::Refused;
@@ -172,9 +264,76 @@ fn evidence(
     let answer = result.strip_prefix(RANGE_HEADER).and_then(|_| {
         let path = RangePath::parse(path).ok()?;
         let range = path.check(u64::MAX, limits.max_range_bytes()).ok()?;
-        Some(Evidence::Range(path.artifact_id(), range.start, range.end))
+        let key = of_id(path.artifact_id());
+        Some(Evidence::Range(key, range.start, range.end))
     });
     answer.unwrap_or(Evidence::Refused)
+}
+
+const fn of_id(id: ArtifactId) -> ArtifactKey {
+    ArtifactKey {
+        sha256: id.sha256(),
+        job: None,
+    }
+}
+
+/// The same under contract B, told from what the step recorded; and the size of the complete result,
+/// where a tool had one.
+fn tool_output_evidence(event: &StepEvent, job: &JobId) -> (Evidence, Option<usize>) {
+    #[derive(Deserialize)]
+    struct Reference {
+        job_id: JobId,
+        sha256: Sha256Digest,
+        bytes: usize,
+    }
+    #[derive(Deserialize)]
+    struct Read {
+        data: Option<Range>,
+    }
+    #[derive(Deserialize)]
+    struct Range {
+        offset: usize,
+        next_offset: usize,
+    }
+    let Some(result) = event.result.as_deref() else {
+        return (Evidence::Final, None);
+    };
+    let reference = event.provenance.as_deref().map(serde_json::from_str);
+    if let Some(Ok(Reference {
+        job_id,
+        sha256,
+        bytes,
+    })) = reference
+    {
+        let key = ArtifactKey {
+            sha256,
+            job: Some(job_id),
+        };
+        return (Evidence::Externalized(key), Some(bytes));
+    }
+    let evidence = match &event.action {
+        Some(Action::Tool(ToolCall::ReadToolOutput(arguments))) => {
+            match serde_json::from_str(result) {
+                Ok(Read {
+                    data:
+                        Some(Range {
+                            offset,
+                            next_offset,
+                        }),
+                }) => {
+                    let key = ArtifactKey {
+                        sha256: arguments.sha256,
+                        job: Some(arguments.job_id.as_ref().unwrap_or(job).clone()),
+                    };
+                    Evidence::Range(key, offset, next_offset)
+                }
+                _ => Evidence::Refused,
+            }
+        }
+        Some(Action::Tool(_)) if result.starts_with("{\"success\":true") => Evidence::Inline,
+        _ => Evidence::Refused,
+    };
+    (evidence, None)
 }
 
 /// The identity in an observation's text.
@@ -192,6 +351,11 @@ fn title(action: Option<&Action>) -> String {
     match action {
         None => "not an action".to_owned(),
         Some(Action::Final(_)) => "final answer".to_owned(),
+        Some(Action::Tool(call @ ToolCall::ReadToolOutput(arguments))) => {
+            let tool = call.name().as_str();
+            let offset = usize::try_from(arguments.request.offset()).unwrap_or(usize::MAX);
+            format!("{tool} from {}", grouped(offset))
+        }
         Some(Action::Tool(call)) => {
             let tool = call.name().as_str();
             match call.path() {
@@ -284,7 +448,12 @@ impl Playground {
     /// Forgets the run; artifacts stay.
     pub fn reset(self) {
         self.next_turn();
-        self.session.set_value(None);
+        let session = self.session.try_update_value(Option::take).flatten();
+        if let Some(session) = session
+            && self.phase.get_untracked() != Phase::Ended
+        {
+            self.end_job(session, JobStatus::Cancelled);
+        }
         self.phase.set(Phase::Ready);
         self.steps.set(Vec::new());
         self.opening.set(Vec::new());
@@ -297,17 +466,39 @@ impl Playground {
         self.turn.get_value()
     }
 
+    fn end_job(self, session: Session, status: JobStatus) {
+        spawn_local(async move {
+            if let Err(error) = session.end_job(status).await {
+                self.notify(format!("The end of the run was not recorded: {error}."));
+            }
+        });
+    }
+
     /// Takes a step; whether there can be another.
     async fn advance(self) -> bool {
-        let Some(mut session) = self.take_session() else {
+        self.busy.set(true);
+        let Some(mut session) = self.take_session().await else {
+            self.busy.set(false);
             return false;
         };
-        self.busy.set(true);
         let (step, outcome) = session.step().await;
         self.busy.set(false);
         // The run was reset while the step was under way.
         if self.phase.get_untracked() == Phase::Ready {
+            self.end_job(session, JobStatus::Cancelled);
             return false;
+        }
+        if let Some(outcome) = &outcome {
+            let status = if outcome.completed {
+                JobStatus::Completed
+            } else {
+                JobStatus::Failed
+            };
+            if let Err(error) = session.end_job(status).await {
+                self.notify(format!("The end of the run was not recorded: {error}."));
+            }
+            // How long its artifacts are kept is known now.
+            self.artifacts_changed().await;
         }
         self.session.set_value(Some(session));
         if let Some(step) = step {
@@ -322,18 +513,28 @@ impl Playground {
         true
     }
 
-    fn take_session(self) -> Option<Session> {
+    async fn take_session(self) -> Option<Session> {
         let session = self.session.try_update_value(Option::take).flatten();
         if session.is_some() {
             return session;
         }
-        let limits = self.limits.with_untracked(|limits| limits.check().ok());
-        let (Some(limits), Some(artifacts)) = (limits, self.storage.get_untracked()) else {
+        let contract = self.contract.get_untracked();
+        let limits = self
+            .limits
+            .with_untracked(|limits| limits.check(contract).ok());
+        let (Some(limits), Some(storage)) = (limits, self.storage.get_untracked()) else {
             // The buttons say which of the two is missing.
             self.phase.set(Phase::Ready);
             return None;
         };
-        let session = Session::new(self, &artifacts, limits);
+        let session = match Session::new(self, storage, limits).await {
+            Ok(session) => session,
+            Err(error) => {
+                self.notify(format!("The run could not begin: {error}."));
+                self.phase.set(Phase::Ready);
+                return None;
+            }
+        };
         let content = |message: &Message| message.content.clone();
         self.opening
             .set(session.run.messages().iter().map(content).collect());
@@ -345,14 +546,14 @@ impl Playground {
     async fn show(self, step: Step) {
         self.announcement
             .set(format!("Step {}: {}.", step.number, step.title));
-        let evidence = step.evidence;
+        let evidence = step.evidence.clone();
         self.steps.update(|steps| steps.push(step));
         match evidence {
-            Evidence::Externalized(id) => {
+            Evidence::Externalized(key) => {
                 self.artifacts_changed().await;
-                self.look_at(id, None);
+                self.look_at(key, None);
             }
-            Evidence::Range(id, start, end) => self.look_at(id, Some((start, end))),
+            Evidence::Range(key, start, end) => self.look_at(key, Some((start, end))),
             Evidence::Inline | Evidence::Refused | Evidence::Final => {}
         }
     }
@@ -360,10 +561,10 @@ impl Playground {
 
 /// What a step's badge says.
 pub fn badge(step: &Step) -> String {
-    match step.evidence {
+    match &step.evidence {
         Evidence::Inline => "complete".to_owned(),
         Evidence::Externalized(_) => "bounded".to_owned(),
-        Evidence::Range(_, start, end) => format!("exact bytes {}", range(start, end)),
+        Evidence::Range(_, start, end) => format!("exact bytes {}", range(*start, *end)),
         Evidence::Refused => "error".to_owned(),
         Evidence::Final => "final".to_owned(),
     }

@@ -1,9 +1,13 @@
 //! The script: one JSON action a line.
 
-use evidence_agent::{Action, ToolPolicy, script_replies};
+use evidence_agent::{Action, ToolName, ToolPolicy, script_replies};
+use evidence_core::cursor::MAX_READ_BYTES;
 use evidence_core::range::RangePath;
-use evidence_core::{ArtifactId, Sha256Digest};
+use evidence_core::tool_output::{self, READ_TOOL};
+use evidence_core::{ArtifactId, Sha256Digest, ToolResult};
 use serde_json::json;
+
+use crate::state::Contract;
 
 /// The longest text that a written script looks for.
 const MAX_NEEDLE_BYTES: usize = 160;
@@ -22,13 +26,21 @@ pub struct LineProblem {
     pub message: String,
 }
 
-/// The lines that a run would count as invalid actions. Placeholders stand inside JSON strings, so
-/// that a line is JSON before they are filled too.
-pub fn problems(script: &str, policy: &ToolPolicy) -> Vec<LineProblem> {
-    let tools = policy.available_tools();
+/// The lines that a run would count as invalid actions.
+pub fn problems(script: &str, policy: &ToolPolicy, contract: Contract) -> Vec<LineProblem> {
+    let mut tools = policy.available_tools();
+    if contract == Contract::ToolOutput {
+        tools.push(ToolName::ReadToolOutput);
+    }
     script_replies(script)
         .filter_map(|(line, reply)| {
-            let error = Action::parse(reply, Some(&tools)).err()?;
+            let error = match contract {
+                // Placeholders stand inside JSON strings, so that a line is JSON before they are
+                // filled, too.
+                Contract::RangePaths => Action::parse(reply, Some(&tools)),
+                Contract::ToolOutput => Action::parse(&filled(reply), Some(&tools)),
+            };
+            let error = error.err()?;
             Some(LineProblem {
                 line,
                 message: error.to_string(),
@@ -37,19 +49,49 @@ pub fn problems(script: &str, policy: &ToolPolicy) -> Vec<LineProblem> {
         .collect()
 }
 
-/// A script that reads `path` and then, where there is something to find, its exact bytes.
-pub fn reading(path: &str, needle: Option<&str>) -> String {
+/// The reply with something in the place of contract B's placeholders.
+fn filled(reply: &str) -> String {
+    let mut filled = reply.replace("{{sha256}}", &Sha256Digest::from_bytes([0; 32]).to_string());
+    while let Some(start) = filled.find("{{offset:")
+        && let Some(length) = filled[start..].find("}}")
+    {
+        filled.replace_range(start..start + length + 2, "0");
+    }
+    filled
+}
+
+/// A script that reads the `text` at `path` and then, where there is something to find, its exact
+/// bytes.
+pub fn reading(contract: Contract, path: &str, text: &str, needle: Option<&str>) -> String {
     let read = |path: &str| format!(r#"{{"tool":"read_file","path":{}}}"#, json!(path));
     let mut actions = vec![r#"{"tool":"list_files","path":"."}"#.to_owned(), read(path)];
     let summary = match needle {
         Some(needle) => {
-            actions.push(read(&range_path(needle)));
+            match contract {
+                Contract::RangePaths => actions.push(read(&range_path(needle))),
+                Contract::ToolOutput => actions.extend(cursor_read(text, needle)),
+            }
             format!("The log says: {needle}")
         }
         None => format!("{path} was read."),
     };
     actions.push(format!(r#"{{"final":{}}}"#, json!(summary)));
     actions.join("\n")
+}
+
+/// A read of exactly `needle`, which stands in the stored result as in a JSON string; none where the
+/// result is seen whole.
+fn cursor_read(text: &str, needle: &str) -> Option<String> {
+    let result = ToolResult::from_text(true, text.to_owned());
+    if tool_output::is_inline(result.serialized_byte_count()) {
+        return None;
+    }
+    let quoted = json!(needle).to_string();
+    let needle = quoted.strip_prefix('"')?.strip_suffix('"')?;
+    let limit = (needle.len() as u64).min(MAX_READ_BYTES);
+    Some(format!(
+        r#"{{"tool":"{READ_TOOL}","sha256":"{{{{sha256}}}}","offset":{{{{offset:{needle}}}}},"limit":{limit}}}"#
+    ))
 }
 
 /// The range path of `needle` with placeholders where its id and its numbers will stand.
@@ -78,16 +120,28 @@ mod tests {
     #[test]
     fn what_is_written_is_valid_and_quotes_survive() {
         let policy = ToolPolicy::default();
-        let script = reading("a \"log\".txt", Some("error: \"x\" \\ ‘y’"));
-        assert_eq!(problems(&script, &policy), []);
+        let needle = "error: \"x\" \\ ‘y’";
+        let text = format!("{}{needle}\n", "line\n".repeat(5000));
+        let write = |contract, text| reading(contract, "a \"log\".txt", text, Some(needle));
+        let script = write(Contract::RangePaths, &text);
+        assert_eq!(problems(&script, &policy, Contract::RangePaths), []);
         assert_eq!(script_replies(&script).count(), 4);
         assert!(script.contains("{{artifact_id}}/bytes/{{find:"));
+        let script = write(Contract::ToolOutput, &text);
+        assert_eq!(problems(&script, &policy, Contract::ToolOutput), []);
+        assert_eq!(script_replies(&script).count(), 4);
+        let offset = r#""offset":{{offset:error: \"x\" \\ ‘y’}},"limit":25}"#;
+        assert!(script.contains(offset), "{script}");
+        // What is seen whole needs no read.
+        let script = write(Contract::ToolOutput, needle);
+        assert_eq!(script_replies(&script).count(), 3);
     }
 
     #[test]
     fn problems_name_their_lines() {
         let policy = ToolPolicy::default();
-        let found = problems("\n{\"tool\":\"list_files\"}\nread it\n", &policy);
+        let script = "\n{\"tool\":\"list_files\"}\nread it\n";
+        let found = problems(script, &policy, Contract::RangePaths);
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].line, 3);
     }

@@ -2,15 +2,15 @@
 
 use evidence_agent::RunOutcome;
 use evidence_agent::workspace::MemoryTree;
-use evidence_core::{ArtifactDescriptor, ArtifactId, EvidenceLimits};
+use evidence_core::EvidenceLimits;
 use leptos::prelude::*;
 use web_sys::BroadcastChannel;
 
-use crate::artifacts::Loaded;
+use crate::artifacts::{ArtifactKey, Kept, Loaded};
 use crate::limits::LimitInputs;
 use crate::runner::{Phase, Session, Step};
 use crate::samples::Sample;
-use crate::storage::Artifacts;
+use crate::storage::Storage;
 
 /// The page's state. It is `Copy`: a handle to signals that live as long as the page.
 #[derive(Debug, Clone, Copy)]
@@ -23,6 +23,8 @@ pub struct Playground {
     pub samples: RwSignal<Vec<Sample>>,
     /// The sample that is loaded.
     pub sample: RwSignal<Option<String>>,
+    /// The contract of the next run.
+    pub contract: RwSignal<Contract>,
     /// The limits, as typed.
     pub limits: RwSignal<LimitInputs>,
     /// The script, as typed.
@@ -50,15 +52,15 @@ pub struct Playground {
     pub turn: StoredValue<u64>,
 
     /// Where artifacts are kept; none while it is being opened.
-    pub storage: RwSignal<Option<Artifacts>, LocalStorage>,
+    pub storage: RwSignal<Option<Storage>, LocalStorage>,
     /// Where other tabs are told that artifacts came or went.
     pub channel: StoredValue<Option<BroadcastChannel>, LocalStorage>,
     /// Why artifacts will not survive a reload, if they will not.
     pub not_kept: RwSignal<Option<String>>,
     /// Every artifact that is kept.
-    pub artifacts: RwSignal<Vec<ArtifactDescriptor>>,
+    pub artifacts: RwSignal<Vec<Kept>>,
     /// The artifact that is looked at.
-    pub selected: RwSignal<Option<ArtifactId>>,
+    pub selected: RwSignal<Option<ArtifactKey>>,
     /// Its bytes.
     pub loaded: RwSignal<Loaded>,
     /// The bytes that are looked at.
@@ -72,11 +74,21 @@ pub struct Playground {
     pub announcement: RwSignal<String>,
 }
 
+/// What large results become.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Contract {
+    /// Contract A: bounded observations, read by range paths.
+    #[default]
+    RangePaths,
+    /// Contract B: bounded tool results, read by cursor.
+    ToolOutput,
+}
+
 /// What is to be deleted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Deletion {
-    /// One artifact.
-    One(ArtifactId),
+    /// One artifact; of contract B its whole job, whose chunks it shares.
+    One(ArtifactKey),
     /// Every artifact.
     All,
 }
@@ -98,6 +110,7 @@ impl Playground {
             files: RwSignal::default(),
             samples: RwSignal::default(),
             sample: RwSignal::default(),
+            contract: RwSignal::default(),
             limits: RwSignal::default(),
             script: RwSignal::default(),
             written_script: RwSignal::default(),

@@ -3,10 +3,15 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use evidence_store::{ArtifactStore, Batch, Key, MemoryStore, Scope, Store, StoreError};
+use evidence_core::SessionId;
+use evidence_store::{
+    ArtifactStore, Batch, Key, MemoryStore, Scope, Store, StoreError, ToolOutputs,
+};
 
 #[cfg(target_arch = "wasm32")]
 use evidence_store::IndexedDbStore;
+
+use crate::browser;
 
 /// The page's artifacts.
 pub type Artifacts = ArtifactStore<PageStore>;
@@ -24,12 +29,23 @@ pub enum PageStore {
     Memory(Arc<MemoryStore>),
 }
 
+/// What both contracts keep, over one store.
+#[derive(Debug, Clone)]
+pub struct Storage {
+    /// The artifacts of contract A.
+    pub artifacts: Artifacts,
+    /// The jobs and their tool output of contract B.
+    pub outputs: ToolOutputs<PageStore>,
+    /// The session that owns the jobs: the same in every tab, and in the page's worker.
+    pub session: SessionId,
+}
+
 /// What the page opened.
 #[derive(Debug, Clone)]
 pub struct Opened {
-    /// The artifacts, ready for use.
-    pub artifacts: Artifacts,
-    /// Why they will not survive a reload, if they will not.
+    /// The storage, ready for use.
+    pub storage: Storage,
+    /// Why it will not survive a reload, if it will not.
     pub not_kept: Option<String>,
 }
 
@@ -45,10 +61,16 @@ pub async fn open() -> Result<Opened, String> {
             Some(error.to_string()),
         ),
     };
-    Ok(Opened {
+    let outputs = ToolOutputs::new(store.clone());
+    let fresh = browser::random_id().parse();
+    let fresh = fresh.map_err(|error: evidence_core::InvalidId| error.to_string())?;
+    let session = outputs.own_session(fresh).await;
+    let storage = Storage {
         artifacts: ArtifactStore::new(store, scope),
-        not_kept,
-    })
+        outputs,
+        session: session.map_err(|error| error.to_string())?,
+    };
+    Ok(Opened { storage, not_kept })
 }
 
 #[cfg(target_arch = "wasm32")]

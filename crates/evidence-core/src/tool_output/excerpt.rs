@@ -13,6 +13,7 @@
 
 use alloc::format;
 use alloc::string::String;
+use core::ops::Range;
 
 use super::READ_TOOL;
 use crate::json::{escaped_byte_len, escaped_len};
@@ -23,46 +24,66 @@ use crate::tool_result::ToolResult;
 /// bytes, which the tests hold against this.
 pub const MARKER_MAX_BYTES: usize = 128;
 
-fn marker(start: usize, end: u64) -> String {
+fn marker(start: u64, end: u64) -> String {
     format!(
         "\n[... bytes {start} to {end} of the complete result are left out; read them with {READ_TOOL} ...]\n"
     )
 }
 
+/// Which bytes of the stored artifact an excerpt shows, and which it leaves out between them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExcerptRanges {
+    /// Shown, before the marker.
+    pub head: Range<u64>,
+    /// Not shown.
+    pub left_out: Range<u64>,
+    /// Shown, after the marker.
+    pub tail: Range<u64>,
+}
+
 /// The excerpt of `result`, whose complete serialization has `byte_count`, in at most `room`
-/// serialized bytes.
-pub(super) fn of(result: &ToolResult, byte_count: u64, room: usize) -> String {
+/// serialized bytes; and what it leaves out, where it is not the whole.
+pub(super) fn of(
+    result: &ToolResult,
+    byte_count: u64,
+    room: usize,
+) -> (String, Option<ExcerptRanges>) {
     let source = match &result.data {
         Some(data) if result.text.is_empty() => data.as_str(),
         _ => &result.text,
     };
     if fits(source, room) {
-        return source.into();
+        return (source.into(), None);
     }
     // The widest marker that the positions can ask for.
-    let widest = usize::try_from(byte_count).unwrap_or(usize::MAX);
-    let room = room.saturating_sub(escaped_len(&marker(widest, byte_count)));
+    let room = room.saturating_sub(escaped_len(&marker(byte_count, byte_count)));
     let head = head(source, room.div_ceil(2));
     let tail = tail(source, room / 2);
-    let (start, end) = positions(result, head, source.len() - tail.len());
-    format!("{head}{}{tail}", marker(start, end))
+    let ranges = ranges(result, head, source.len() - tail.len(), tail);
+    let marker = marker(ranges.left_out.start, ranges.left_out.end);
+    (format!("{head}{marker}{tail}"), Some(ranges))
 }
 
-/// Where the excerpt's gap begins and ends in the artifact.
-fn positions(result: &ToolResult, head: &str, tail_start: usize) -> (usize, u64) {
-    let (start, end) = match result.data.as_ref().map(RawJson::as_str) {
+/// Where head and tail stand in the artifact.
+fn ranges(result: &ToolResult, head: &str, tail_start: usize, tail: &str) -> ExcerptRanges {
+    let (base, head, tail_start, tail) = match result.data.as_ref().map(RawJson::as_str) {
         // The data's JSON stands in the artifact as it is.
         Some(_) if result.text.is_empty() => {
-            let base = result.data_position();
-            (base + head.len(), base + tail_start)
+            (result.data_position(), head.len(), tail_start, tail.len())
         }
-        _ => {
-            let base = result.text_position();
-            let tail_start = escaped_len(&result.text[..tail_start]);
-            (base + escaped_len(head), base + tail_start)
-        }
+        _ => (
+            result.text_position(),
+            escaped_len(head),
+            escaped_len(&result.text[..tail_start]),
+            escaped_len(tail),
+        ),
     };
-    (start, end as u64)
+    let position = |offset: usize| (base + offset) as u64;
+    ExcerptRanges {
+        head: position(0)..position(head),
+        left_out: position(head)..position(tail_start),
+        tail: position(tail_start)..position(tail_start + tail),
+    }
 }
 
 fn fits(text: &str, room: usize) -> bool {

@@ -239,7 +239,7 @@ fn the_marker_of_the_largest_artifact_takes_what_is_set_aside_for_it() {
         bytes: MAX_ARTIFACT_BYTES as u64,
         handles: Handles::default(),
     };
-    let marker = excerpt::of(&result, reference.bytes, MARKER_MAX_BYTES);
+    let (marker, _) = excerpt::of(&result, reference.bytes, MARKER_MAX_BYTES);
     assert!(gap(&marker).is_some());
     assert!(crate::json::escaped_len(&marker) <= MARKER_MAX_BYTES);
 }
@@ -311,4 +311,49 @@ proptest! {
         prop_assert!(crate::envelope::check_message(&message).fits);
         prop_assert!(message.len() <= 2 * MAX_RESULT_BYTES + 2);
     }
+}
+
+#[test]
+fn the_ranges_of_an_excerpt_are_those_of_the_stored_bytes() {
+    for result in [
+        ToolResult::from_text(true, "é\n\u{1}x".repeat(9000)),
+        ToolResult {
+            data: Some(RawJson::parse(&format!("[\"{}\"]", "é".repeat(20_000))).unwrap()),
+            ..ToolResult::from_text(false, String::new())
+        },
+    ] {
+        let serialized = result.serialize();
+        let reference = ToolOutputRef {
+            job_id: "j".parse().unwrap(),
+            sha256: Sha256Digest::of(serialized.as_bytes()),
+            bytes: serialized.len() as u64,
+            handles: Handles::default(),
+        };
+        let ranges = excerpt_ranges(&result, &reference).unwrap();
+        assert_eq!(ranges.head.end, ranges.left_out.start);
+        assert_eq!(ranges.left_out.end, ranges.tail.start);
+        let shown = bounded(&result, &reference).text;
+        let slice = |range: core::ops::Range<u64>| {
+            &serialized[usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap()]
+        };
+        let escaped = serde_json::to_string(&shown).unwrap();
+        // The data's JSON is shown as a text, whose quotation marks are escaped once more.
+        let (head, tail) = if result.text.is_empty() {
+            let escape = |text: &str| serde_json::to_string(text).unwrap();
+            (escape(slice(ranges.head)), escape(slice(ranges.tail)))
+        } else {
+            let quoted = |text: &str| format!("\"{text}\"");
+            (quoted(slice(ranges.head)), quoted(slice(ranges.tail)))
+        };
+        assert!(escaped.starts_with(head.strip_suffix('"').unwrap()));
+        assert!(escaped.ends_with(tail.strip_prefix('"').unwrap()));
+    }
+    let small = ToolResult::from_text(true, String::from("small"));
+    let reference = ToolOutputRef {
+        job_id: "j".parse().unwrap(),
+        sha256: Sha256Digest::of(b""),
+        bytes: 60,
+        handles: Handles::default(),
+    };
+    assert_eq!(excerpt_ranges(&small, &reference), None);
 }

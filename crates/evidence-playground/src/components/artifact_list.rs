@@ -1,6 +1,6 @@
-use evidence_core::ArtifactDescriptor;
 use leptos::prelude::*;
 
+use crate::artifacts::Kept;
 use crate::state::Playground;
 use crate::text::counted;
 
@@ -15,26 +15,41 @@ pub fn ArtifactList() -> impl IntoView {
         <ul class="artifact-list" aria-label="Kept artifacts">
             <For
                 each=move || page.artifacts.get()
-                key=|descriptor| descriptor.artifact_id
-                children=move |descriptor| artifact_row(page, descriptor)
+                key=|kept| kept.key.clone()
+                children=move |kept| artifact_row(page, kept)
             />
         </ul>
     }
 }
 
-fn artifact_row(page: Playground, descriptor: ArtifactDescriptor) -> impl IntoView {
-    let id = descriptor.artifact_id;
-    let digest = descriptor.sha256.to_string();
-    let size = usize::try_from(descriptor.byte_count).unwrap_or(usize::MAX);
+fn artifact_row(page: Playground, kept: Kept) -> impl IntoView {
+    let Kept {
+        key, byte_count, ..
+    } = kept;
+    let kind = if key.job.is_some() {
+        "tool result"
+    } else {
+        "text"
+    };
+    let digest = key.sha256.to_string();
+    let size = usize::try_from(byte_count).unwrap_or(usize::MAX);
+    let is_selected = {
+        let key = key.clone();
+        move || {
+            page.selected
+                .with(|selected| selected.as_ref() == Some(&key))
+        }
+    };
     view! {
         <li>
             <button
                 type="button"
                 class="artifact-choice"
-                aria-pressed=move || (page.selected.get() == Some(id)).to_string()
-                on:click=move |_| page.look_at(id, None)
+                aria-pressed=move || is_selected().to_string()
+                on:click=move |_| page.look_at(key.clone(), None)
             >
                 <code>{digest[..SHORT_DIGEST].to_owned()}"…"</code>
+                <span class="hint">{kind}</span>
                 <span class="figure">{counted(size, "byte")}</span>
             </button>
         </li>

@@ -34,12 +34,12 @@ pub fn ByteMap(
 ) -> impl IntoView {
     let page = Playground::of_page();
     let size = artifact.bytes.len();
-    let id = artifact.descriptor.artifact_id;
+    let key = artifact.key.clone();
     let observed = Memo::new({
         let artifact = Arc::clone(&artifact);
         move |_| artifact.observed(&page.run_limits.get())
     });
-    let read = Memo::new(move |_| page.ranges_read(id));
+    let read = Memo::new(move |_| page.ranges_read(&key));
     let choose = {
         let artifact = Arc::clone(&artifact);
         move |wanted: Range<usize>| {

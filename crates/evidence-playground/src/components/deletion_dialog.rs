@@ -1,6 +1,7 @@
 use leptos::html;
 use leptos::prelude::*;
 
+use crate::artifacts::ArtifactKey;
 use crate::state::{Deletion, Playground};
 use crate::text::counted;
 
@@ -21,7 +22,12 @@ pub fn DeletionDialog() -> impl IntoView {
         }
     });
     let question = move || match page.deletion.get() {
-        Some(Deletion::One(_)) => "Delete this artifact and its bytes?".to_owned(),
+        Some(Deletion::One(ArtifactKey { job: None, .. })) => {
+            "Delete this artifact and its bytes?".to_owned()
+        }
+        Some(Deletion::One(ArtifactKey { job: Some(_), .. })) => {
+            "Delete all tool output of the run that this belongs to?".to_owned()
+        }
         Some(Deletion::All) => format!(
             "Delete {} and their bytes?",
             counted(page.artifacts.with(Vec::len), "artifact")

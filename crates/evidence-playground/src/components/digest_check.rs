@@ -1,7 +1,7 @@
-use evidence_core::ArtifactId;
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 
+use crate::artifacts::ArtifactKey;
 use crate::browser;
 use crate::state::Playground;
 use crate::text::counted;
@@ -10,22 +10,23 @@ use crate::text::counted;
 #[component]
 pub fn DigestCheck(
     /// Whose digest.
-    id: ArtifactId,
+    key: ArtifactKey,
 ) -> impl IntoView {
     let page = Playground::of_page();
     let verdict = RwSignal::new(None::<Result<String, String>>);
     let check = move |_| {
-        let Some(artifacts) = page.storage.get_untracked() else {
+        let Some(storage) = page.storage.get_untracked() else {
             return;
         };
+        let key = key.clone();
         spawn_local(async move {
-            let Ok((descriptor, bytes)) = artifacts.read(id).await else {
+            let Ok(bytes) = storage.read(&key).await else {
                 // What is shown is no longer what is stored.
-                page.read_again(id);
+                page.read_again(key);
                 return;
             };
             let answer = match browser::web_crypto_sha256(&bytes).await {
-                Ok(digest) if digest == descriptor.sha256 => Ok(format!(
+                Ok(digest) if digest == key.sha256 => Ok(format!(
                     "WebCrypto agrees: it computed the same SHA-256 over {}.",
                     counted(bytes.len(), "byte")
                 )),

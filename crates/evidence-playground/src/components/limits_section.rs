@@ -1,7 +1,7 @@
 use leptos::prelude::*;
 
 use crate::limits::{Limit, LimitInputs, LimitProblem};
-use crate::state::Playground;
+use crate::state::{Contract, Playground};
 
 /// The limits, each with its meaning, and the rule that they break.
 #[component]
@@ -9,17 +9,28 @@ pub fn LimitsSection() -> impl IntoView {
     let page = Playground::of_page();
     let problems = Memo::new(move |_| {
         page.limits
-            .with(LimitInputs::check)
+            .with(|limits| limits.check(page.contract.get()))
             .err()
             .unwrap_or_default()
     });
     view! {
         <details class="field" open>
             <summary>"Limits"</summary>
+            <Show when=move || page.contract.get() == Contract::ToolOutput>
+                <p class="hint">
+                    "Contract B sets its own: a tool result of at most 16 KiB, a read of at most 8 KiB, \
+                     16 MiB a result and 128 MiB a run in the store."
+                </p>
+            </Show>
             <div class="limits">
-                {Limit::EVIDENCE
+                <Show when=move || page.contract.get() == Contract::RangePaths>
+                    {Limit::EVIDENCE
+                        .into_iter()
+                        .map(|limit| limit_input(page, limit, problems))
+                        .collect_view()}
+                </Show>
+                {Limit::AGENT
                     .into_iter()
-                    .chain(Limit::AGENT)
                     .map(|limit| limit_input(page, limit, problems))
                     .collect_view()}
             </div>

@@ -5,6 +5,7 @@ mod artifact_view;
 mod artifacts_panel;
 mod byte_map;
 mod byte_view;
+mod contract_section;
 mod deletion_dialog;
 mod digest_check;
 mod exact_text;
@@ -24,6 +25,7 @@ mod timeline;
 use leptos::prelude::*;
 
 use self::artifacts_panel::ArtifactsPanel;
+use self::contract_section::ContractSection;
 use self::deletion_dialog::DeletionDialog;
 use self::files_section::FilesSection;
 use self::header::Header;
@@ -54,6 +56,7 @@ pub fn App() -> impl IntoView {
                 <h2 id="setup-title">"Set-up"</h2>
                 <TaskSection />
                 <FilesSection />
+                <ContractSection />
                 <ScriptSection />
                 <LimitsSection />
             </section>

@@ -5,7 +5,6 @@ use leptos::prelude::*;
 use super::meter::Meter;
 use super::outcome::Outcome;
 use super::timeline::Timeline;
-use crate::limits::LimitInputs;
 use crate::runner::Phase;
 use crate::state::Playground;
 
@@ -86,7 +85,11 @@ pub fn RunPanel() -> impl IntoView {
 fn blocked(page: Playground) -> Option<&'static str> {
     if page.storage.with(Option::is_none) {
         Some("Opening the store…")
-    } else if page.limits.with(LimitInputs::check).is_err() {
+    } else if page
+        .limits
+        .with(|limits| limits.check(page.contract.get()))
+        .is_err()
+    {
         Some("Correct the limits to run.")
     } else if page
         .script

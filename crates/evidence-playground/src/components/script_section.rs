@@ -1,9 +1,10 @@
 use evidence_agent::script_replies;
+use evidence_core::tool_output::READ_TOOL;
 use leptos::prelude::*;
 
 use crate::limits;
 use crate::script;
-use crate::state::Playground;
+use crate::state::{Contract, Playground};
 use crate::text::counted;
 
 /// The script that stands for a model, and what is wrong with it.
@@ -12,7 +13,7 @@ pub fn ScriptSection() -> impl IntoView {
     let page = Playground::of_page();
     let problems = Memo::new(move |_| {
         page.script
-            .with(|text| script::problems(text, &limits::policy()))
+            .with(|text| script::problems(text, &limits::policy(), page.contract.get()))
     });
     let verdict = move || {
         let replies = page.script.with(|text| script_replies(text).count());
@@ -64,19 +65,25 @@ pub fn ScriptSection() -> impl IntoView {
             <details class="explanation">
                 <summary>"Placeholders"</summary>
                 <p>"Two stand for what is not known before the run:"</p>
-                <dl>
-                    <dt>
-                        <code>"{{artifact_id}}"</code>
-                    </dt>
-                    <dd>"the id in the newest observation,"</dd>
-                    <dt>
-                        <code>"{{find:TEXT}}"</code>
-                    </dt>
-                    <dd>"the byte range of the first TEXT in that artifact."</dd>
-                </dl>
+                {move || match page.contract.get() {
+                    Contract::RangePaths => {
+                        placeholders(
+                            ("{{artifact_id}}", "the id in the newest observation,"),
+                            ("{{find:TEXT}}", "the byte range of the first TEXT in that artifact."),
+                        )
+                    }
+                    Contract::ToolOutput => {
+                        placeholders(
+                            ("{{sha256}}", "the digest in the newest reference,"),
+                            ("{{offset:TEXT}}", "where the first TEXT begins in that tool output."),
+                        )
+                    }
+                }}
                 <p>
-                    "Tools: "<code>"list_files"</code>" and "<code>"read_file"</code>
-                    " with a path. A last line "<code>"{\"final\":\"…\"}"</code>" ends the run."
+                    "Tools: "<code>"list_files"</code>" and "<code>"read_file"</code>" with a path"
+                    <Show when=move || page.contract.get() == Contract::ToolOutput>
+                        ", "<code>{READ_TOOL}</code>" with sha256, offset and limit"
+                    </Show> ". A last line "<code>"{\"final\":\"…\"}"</code>" ends the run."
                 </p>
             </details>
             <form class="row needle" on:submit=write>
@@ -95,8 +102,23 @@ pub fn ScriptSection() -> impl IntoView {
     }
 }
 
+fn placeholders(
+    first: (&'static str, &'static str),
+    second: (&'static str, &'static str),
+) -> impl IntoView {
+    let entry = |(name, meaning)| {
+        view! {
+            <dt>
+                <code>{name}</code>
+            </dt>
+            <dd>{meaning}</dd>
+        }
+    };
+    view! { <dl>{entry(first)} {entry(second)}</dl> }
+}
+
 /// Writes a script for the first file that holds the text to find.
-fn write_script(page: Playground) {
+pub fn write_script(page: Playground) {
     let needle = page.needle.get_untracked();
     let found = page.files.with_untracked(|files| {
         let holds = |bytes: &[u8]| {

@@ -13,7 +13,7 @@ pub fn StepEntry(
 ) -> impl IntoView {
     let page = Playground::of_page();
     let heading = format!("step-{}", step.number);
-    let kind = match step.evidence {
+    let kind = match &step.evidence {
         Evidence::Inline => "inline",
         Evidence::Externalized(_) => "bounded",
         Evidence::Range(..) => "range",
@@ -33,10 +33,10 @@ pub fn StepEntry(
         (_, Some(shown)) => counted(shown, "byte"),
         (_, None) => "nothing".to_owned(),
     };
-    let look = match step.evidence {
-        Evidence::Externalized(id) => Some((id, None, "Show the artifact".to_owned())),
-        Evidence::Range(id, start, end) => Some((
-            id,
+    let look = match step.evidence.clone() {
+        Evidence::Externalized(key) => Some((key, None, "Show the artifact".to_owned())),
+        Evidence::Range(key, start, end) => Some((
+            key,
             Some((start, end)),
             format!("Show bytes {} in the artifact", range(start, end)),
         )),
@@ -75,12 +75,12 @@ pub fn StepEntry(
                     }
                 })}
             {look
-                .map(|(id, selection, label)| {
+                .map(|(key, selection, label)| {
                     view! {
                         <button
                             type="button"
                             class="quiet"
-                            on:click=move |_| page.look_at(id, selection)
+                            on:click=move |_| page.look_at(key.clone(), selection)
                         >
                             {label}
                         </button>

@@ -116,7 +116,16 @@ impl Playground {
 
     /// Writes a script that reads a file and finds a text in it.
     pub fn write_script(self, path: &str, needle: &str) {
-        let written = script::reading(path, Some(needle).filter(|needle| !needle.is_empty()));
+        let text = self.files.with_untracked(|files| {
+            let file = files.files().find(|(name, _)| *name == path);
+            file.and_then(|(_, bytes)| String::from_utf8(bytes.to_vec()).ok())
+        });
+        let written = script::reading(
+            self.contract.get_untracked(),
+            path,
+            &text.unwrap_or_default(),
+            Some(needle).filter(|needle| !needle.is_empty()),
+        );
         self.needle.set(needle.to_owned());
         self.written_script.set(written.clone());
         self.script.set(written);
