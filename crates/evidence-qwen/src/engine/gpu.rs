@@ -362,19 +362,18 @@ impl GpuEngine {
         if self.gpu.is_tuned {
             return Ok(());
         }
-        let info = self.gpu.info.clone();
-        let mut best = None;
-        for matvec in Plan::matvec_variants(&info) {
+        let mut best = Best::default();
+        for matvec in Plan::matvec_variants(&self.gpu.info) {
             self.gpu.plan.matvec = matvec;
-            keep_faster(&mut best, matvec, self.time(matrix, 1).await?);
+            best.consider(matvec, self.time(matrix, 1).await);
         }
-        self.gpu.plan.matvec = best.map_or(self.gpu.plan.matvec, |(variant, _)| variant);
-        let mut best = None;
+        self.gpu.plan.matvec = best.take()?;
+        let mut best = Best::default();
         for tile in Plan::tile_variants() {
             self.gpu.plan.tile = tile;
-            keep_faster(&mut best, tile, self.time(matrix, MEASURED_TOKENS).await?);
+            best.consider(tile, self.time(matrix, MEASURED_TOKENS).await);
         }
-        self.gpu.plan.tile = best.map_or(self.gpu.plan.tile, |(variant, _)| variant);
+        self.gpu.plan.tile = best.take()?;
         self.gpu.is_tuned = true;
         Ok(())
     }
@@ -386,9 +385,10 @@ impl GpuEngine {
             parts: std::slice::from_ref(matrix),
             bias: None,
         };
-        // The first run compiles.
-        self.project(&x, tokens, &projection);
-        self.finish().await?;
+        // The first run compiles. A kernel that the adapter refuses takes no
+        // time at all; only reading its result tells.
+        let product = self.project(&x, tokens, &projection);
+        self.read(&product).await?;
         let start = Instant::now();
         let mut runs = 0;
         while runs < MAX_RUNS && start.elapsed() < MEASUREMENT {
@@ -453,9 +453,39 @@ impl GpuEngine {
     }
 }
 
-fn keep_faster<T>(best: &mut Option<(T, f64)>, variant: T, seconds: f64) {
-    if best.as_ref().is_none_or(|(_, fastest)| seconds < *fastest) {
-        *best = Some((variant, seconds));
+/// The fastest variant so far, or why the last one did not run.
+struct Best<T> {
+    fastest: Option<(T, f64)>,
+    error: Option<DeviceError>,
+}
+
+impl<T> Default for Best<T> {
+    fn default() -> Self {
+        Self {
+            fastest: None,
+            error: None,
+        }
+    }
+}
+
+impl<T> Best<T> {
+    fn consider(&mut self, variant: T, seconds: Result<f64, DeviceError>) {
+        match seconds {
+            Ok(seconds) if self.fastest.as_ref().is_none_or(|best| seconds < best.1) => {
+                self.fastest = Some((variant, seconds));
+            }
+            Ok(_) => {}
+            Err(error) => self.error = Some(error),
+        }
+    }
+
+    /// An error only when no variant ran.
+    fn take(self) -> Result<T, DeviceError> {
+        let none = || DeviceError::Failed("no kernel was measured".to_owned());
+        match self.fastest {
+            Some((variant, _)) => Ok(variant),
+            None => Err(self.error.unwrap_or_else(none)),
+        }
     }
 }
 

@@ -134,13 +134,18 @@ impl Kernel {
     pub(crate) fn source(&self) -> String {
         let (x, y) = self.workgroup();
         let mut text = String::new();
-        if let Self::Matvec {
-            variant: MatvecVariant {
-                subgroups: true, ..
-            },
-            ..
-        } = self
-        {
+        let subgroups = matches!(
+            self,
+            Self::Matvec {
+                variant: MatvecVariant {
+                    subgroups: true, ..
+                },
+                ..
+            }
+        );
+        // A browser asks for the directive; the native compiler, which needs
+        // none, refuses it.
+        if subgroups && cfg!(target_family = "wasm") {
             text.push_str("enable subgroups;\n");
         }
         let _ = writeln!(text, "const THREADS = {}u;", x * y);
