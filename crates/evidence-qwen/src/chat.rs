@@ -246,7 +246,10 @@ mod tests {
             Message::new(Role::User, "a|xxb"),
             Message::new(Role::User, "<c"),
         ];
-        assert_eq!(template.render(&messages, None, true).unwrap(), "0 B False None");
+        assert_eq!(
+            template.render(&messages, None, true).unwrap(),
+            "0 B False None"
+        );
     }
 
     #[test]

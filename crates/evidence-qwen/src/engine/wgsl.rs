@@ -138,7 +138,8 @@ impl Kernel {
             self,
             Self::Matvec {
                 variant: MatvecVariant {
-                    subgroups: true, ..
+                    subgroups: true,
+                    ..
                 },
                 ..
             }
