@@ -2,7 +2,7 @@
 // (<path>v1/…) from the page's database, and keeps the page's files so that it works offline.
 //
 // It is a classic script, because not every browser runs modules here. `files.js` is written by the
-// build: the names of the page's files, and a version that changes with any of their bytes, by which a
+// build: the page's files with their digests, and a version that changes with any byte, by which a
 // browser notices a new build.
 
 importScripts("files.js", "evidence-service-worker.js");
@@ -12,6 +12,8 @@ const PATH = new URL(self.registration.scope).pathname;
 /** Other pages of this origin have caches, too. */
 const OURS = `bounded-evidence ${PATH} `;
 const CACHE = OURS + FILES.version;
+/** How long a host may take to answer with a page that is kept, in milliseconds. */
+const PATIENCE_MS = 4000;
 
 self.addEventListener("install", (event) => event.waitUntil(install()));
 self.addEventListener("activate", (event) => event.waitUntil(activate()));
@@ -28,10 +30,22 @@ self.addEventListener("fetch", (event) => {
   }
 });
 
-/** All files of this build, or none: a build that is half there is not installed. */
+/**
+ * All files of this build, or none. While a host takes up a new build some are of the one and some of
+ * the other: such a mix is not installed, and the browser tries again later.
+ */
 async function install() {
   const cache = await caches.open(CACHE);
-  await cache.addAll(FILES.names.map((name) => new Request(name, { cache: "no-cache" })));
+  const keep = async ([name, sha256]) => {
+    const response = await fetch(name, { cache: "no-cache" });
+    const digest = await crypto.subtle.digest("SHA-256", await response.clone().arrayBuffer());
+    const digits = Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, "0"));
+    if (!response.ok || digits.join("") !== sha256) {
+      throw new Error(`${name} is not of this build`);
+    }
+    await cache.put(name, response);
+  };
+  await Promise.all(Object.entries(FILES.sha256).map(keep));
   await self.skipWaiting();
 }
 
@@ -49,15 +63,14 @@ async function activate() {
 async function file(request, path) {
   const cache = await caches.open(CACHE);
   if (request.mode === "navigate") {
-    try {
-      return await fetch(request);
-    } catch (error) {
-      const kept = path === "" ? await cache.match("index.html") : await cache.match(request);
-      if (kept) {
-        return kept;
-      }
-      throw error;
+    const kept = await (path === "" ? cache.match("index.html") : cache.match(request));
+    const fresh = fetch(request);
+    if (!kept) {
+      return fresh;
     }
+    // A network that is there and answers nothing is as good as none.
+    const patience = new Promise((resolve) => setTimeout(resolve, PATIENCE_MS, kept));
+    return Promise.race([fresh, patience]).catch(() => kept);
   }
   const kept = (await cache.match(request)) ?? (await caches.match(request));
   if (kept) {
@@ -100,9 +113,7 @@ async function answer(request, target) {
       await wasm_bindgen.respond(request.method, target, toolCallId, body, crypto.randomUUID()),
     );
   } catch {
-    // An instance that has failed once can fail for ever.
-    started = undefined;
-    return problem("the page's worker failed; try again, or reload the page");
+    return problem("the page's worker failed; close all tabs of this page and open it again");
   }
 }
 

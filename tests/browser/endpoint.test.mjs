@@ -169,6 +169,39 @@ test("a result of 16,384 bytes passes unchanged and one of 16,385 is stored", as
   assert.equal(await readAll(page, data.path.slice(1)), large);
 });
 
+test("all bytes are committed as chunks, each under its own hash, before the excerpt is returned", async (t) => {
+  const page = await open(t);
+  await createJob(page);
+  const lines = Array.from({ length: 30_000 }, (_, n) => `line ${n}`).join("\n");
+  const result = serialized(lines);
+  const response = await record(page, result);
+  assert.equal(response.status, 200);
+  const chunks = await page.evaluate(async () => {
+    const settled = (request) =>
+      new Promise((resolve, reject) => {
+        request.onsuccess = () => resolve(request.result);
+        request.onerror = () => reject(request.error);
+      });
+    const database = await settled(indexedDB.open("bounded-evidence"));
+    const values = database.transaction("values").objectStore("values");
+    const keys = (await settled(values.getAllKeys())).filter((key) => key.includes("/chunk/"));
+    const found = [];
+    for (const key of keys) {
+      const value = await settled(values.get(key));
+      found.push([key.split("/").pop(), Array.from(value)]);
+    }
+    database.close();
+    return found;
+  });
+  let byteCount = 0;
+  for (const [sha256, bytes] of chunks) {
+    assert.equal(createHash("sha256").update(Buffer.from(bytes)).digest("hex"), sha256);
+    byteCount += bytes.length;
+  }
+  assert.ok(chunks.length > 1);
+  assert.equal(byteCount, bytesOf(result));
+});
+
 test("escapes that grow sixfold are counted as they are sent", async (t) => {
   const page = await open(t);
   await createJob(page);
@@ -524,6 +557,35 @@ test("offline after one visit, the page and the endpoint still work, in a second
   }
 });
 
+/** Changes the build's list of files. */
+async function changeList({ root }, change) {
+  const path = join(root, "files.js");
+  const list = JSON.parse((await readFile(path, "utf8")).match(/const FILES = (.*);/)[1]);
+  change(list);
+  await writeFile(path, `const FILES = ${JSON.stringify(list)};`);
+}
+
+test("a build of which not all is there yet is not installed", async (t) => {
+  const host = await ownHost(t);
+  const page = await open(t, host.url);
+  await changeList(host, (list) => {
+    list.sha256["index.html"] = sha256Of("not there yet");
+    list.version = "half";
+  });
+  const state = await page.evaluate(async () => {
+    const registration = await navigator.serviceWorker.ready;
+    const { installing } = await registration.update();
+    while (installing.state === "installing") {
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+    return [installing.state, registration.active.state];
+  });
+  assert.deepEqual(state, ["redundant", "activated"]);
+  await host.stop();
+  await page.reload();
+  await page.getByRole("heading", { level: 1 }).waitFor();
+});
+
 test("a new build is shown at the next visit, whole, and is there offline", async (t) => {
   const host = await ownHost(t);
   const page = await open(t, host.url);
@@ -534,18 +596,17 @@ test("a new build is shown at the next visit, whole, and is there offline", asyn
   await writeFile(join(host.root, "theme-new.js"), script);
   await rm(join(host.root, theme));
   const index = await readFile(join(host.root, "index.html"), "utf8");
-  await writeFile(
-    join(host.root, "index.html"),
-    index
-      .replaceAll(theme, "theme-new.js")
-      .replace(/(<script[^>]*theme-new\.js"[^>]*?) integrity="[^"]*"/, "$1")
-      .replace("<title>", "<title>New "),
-  );
-  const files = await readFile(join(host.root, "files.js"), "utf8");
-  await writeFile(
-    join(host.root, "files.js"),
-    files.replace(theme, "theme-new.js").replace(/"version":"[^"]*"/, '"version":"new"'),
-  );
+  const newIndex = index
+    .replaceAll(theme, "theme-new.js")
+    .replace(/(<script[^>]*theme-new\.js"[^>]*?) integrity="[^"]*"/, "$1")
+    .replace("<title>", "<title>New ");
+  await writeFile(join(host.root, "index.html"), newIndex);
+  await changeList(host, (list) => {
+    delete list.sha256[theme];
+    list.sha256["theme-new.js"] = sha256Of(script);
+    list.sha256["index.html"] = sha256Of(newIndex);
+    list.version = "new";
+  });
   await page.reload();
   assert.match(await page.title(), /^New /);
   assert.equal(await page.evaluate(() => window.newBuild), true);

@@ -3,12 +3,21 @@
 import init, {
   type Artifacts,
   type BoundedResult,
+  type EnvelopeCheck,
   EvidenceError,
   type EvidenceErrorCode,
+  type ReadAnswer,
   type RunOutcome,
+  type Store,
+  type ToolOutput,
+  type ToolResult,
+  checkEnvelope,
+  checkMessage,
   isArtifactPath,
   openStore,
   persist,
+  readToolName,
+  readToolSchema,
 } from "evidence-wasm";
 
 export async function use(): Promise<RunOutcome | undefined> {
@@ -57,6 +66,65 @@ export async function use(): Promise<RunOutcome | undefined> {
     await artifacts.delete(artifactId);
     await artifacts.deleteAll();
   }
+}
+
+export async function useToolOutput(store: Store): Promise<RunOutcome> {
+  const output: ToolOutput = (await openStore({ kind: "custom", store })).toolOutput("session");
+  const { status, terminalAtMs } = await output.createJob("job");
+  const jobs: string[] = await output.jobs();
+  const result: ToolResult = { success: true, text: "text", data: { id: "p", list: [1, null] }, receipt: "r" };
+  const { result: shown, reference } = await output.record("job", result, { toolCallId: "c", handles: { id: "p" } });
+  await output.record("job", '{"success":true,"text":"","data":9007199254740993}', { handles: "{}" });
+  const [{ sha256, byteCount, path }] = await output.artifacts("job");
+  const answer: ReadAnswer = await output.read("job", sha256, { offset: 0, limit: 8192 });
+  await output.read("job", sha256);
+  const forModel: string = await output.readTool("job", "{}");
+  const bytes: Uint8Array = await output.readWhole("job", sha256);
+  const check: EnvelopeCheck = checkEnvelope("body", 1024);
+  const fits: boolean = checkEnvelope("body").fits && checkMessage("message").fits;
+  const tool: [string, string] = [readToolName(), readToolSchema()];
+  void [status, terminalAtMs, jobs, shown, reference, byteCount, path, answer.next_offset, forModel, bytes, check, fits, tool];
+  const { artifactBytes }: { artifactBytes: number } = await output.job("job");
+  void artifactBytes;
+  const outcome = await output.runAgent("job", {
+    task: "find the error",
+    generate: () => "reply",
+    maxInputBytes: 100_000,
+    onEvent: (event) => void (event.type === "step" && event.provenance),
+  });
+  await output.setStatus("job", "completed");
+  await output.deleteJob("job");
+  return outcome;
+}
+
+export function mapStore(values: Map<string, Uint8Array>): Store {
+  return {
+    get: (keys) => keys.map((key) => values.get(key)),
+    list: async (prefix) => [...values.keys()].filter((key) => key.startsWith(prefix)),
+    commit: async (batch) => {
+      for (const [key, value] of batch.expect) {
+        const expected: Uint8Array | undefined = value;
+        if (expected !== values.get(key)) throw Object.assign(new Error("changed"), { code: "conflict" });
+      }
+      for (const key of batch.delete) values.delete(key);
+      for (const [key, value] of batch.put) values.set(key, value);
+    },
+  };
+}
+
+export async function misuseToolOutput(output: ToolOutput): Promise<void> {
+  // @ts-expect-error a custom store needs one
+  await openStore({ kind: "custom" });
+  // @ts-expect-error a store has three functions
+  await openStore({ kind: "custom", store: { get: () => [], list: () => [] } });
+  // @ts-expect-error a result has a text
+  await output.record("job", { success: true });
+  // @ts-expect-error JSON holds no such value
+  await output.record("job", { success: true, text: "", data: () => {} });
+  // @ts-expect-error a status that does not exist
+  await output.setStatus("job", "done");
+  // @ts-expect-error contract A's limits
+  await output.runAgent("job", { task: "t", generate: () => "", limits: {} });
 }
 
 export async function misuse(artifacts: Artifacts): Promise<void> {

@@ -29,6 +29,23 @@ export async function openLibrary(context) {
       }
       return new TextDecoder().decode(bytes.map((byte) => digits[byte & 15]));
     };
+    // A store of the host, as the library's types ask for it.
+    window.mapStore = () => {
+      const values = new Map();
+      const same = (one, other) =>
+        one === other || (one && other && one.length === other.length && one.every((byte, index) => byte === other[index]));
+      return {
+        get: async (keys) => keys.map((key) => values.get(key)),
+        list: async (prefix) => [...values.keys()].filter((key) => key.startsWith(prefix)),
+        commit: async (batch) => {
+          if (batch.expect.some(([key, value]) => !same(values.get(key), value))) {
+            throw Object.assign(new Error("the values are others"), { code: "conflict" });
+          }
+          for (const key of batch.delete) values.delete(key);
+          for (const [key, value] of batch.put) values.set(key, value);
+        },
+      };
+    };
     // What a test compares: errors by their code, not by their text.
     window.settled = (promise) =>
       promise.then(

@@ -1,5 +1,6 @@
 //! What dist/ holds, and the list of it that the page's service worker works by.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -59,9 +60,9 @@ pub fn files(directory: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Writes the list of the page's files, with a version that changes with any byte of dist/.
+/// Writes the list of the page's files and their digests, with a version that changes with any byte of dist/.
 pub fn write_list(dist: &Path) -> Result<()> {
-    let mut names = Vec::new();
+    let mut page = BTreeMap::new();
     let mut contents = String::new();
     for file in files(dist)? {
         let path = file.strip_prefix(dist)?;
@@ -76,11 +77,11 @@ pub fn write_list(dist: &Path) -> Result<()> {
         // The samples' index is how they are found when there is no network.
         if (Part::of(path) == Part::Page && name != SERVICE_WORKER) || name == "samples/index.json"
         {
-            names.push(name);
+            page.insert(name, digest.to_string());
         }
     }
     let version = Sha256Digest::of(contents.as_bytes()).to_string();
-    let list = json!({"version": version, "names": names});
+    let list = json!({"version": version, "sha256": page});
     let script = format!("// Written by the build.\nconst FILES = {list};\n");
     fs::write(dist.join(LIST), script).context("cannot write the list of the page's files")
 }
@@ -121,10 +122,10 @@ mod tests {
             write(name, "1");
         }
         let first = list();
-        assert!(
-            first.contains(r#""names":["index.html","samples/index.json"]"#),
-            "{first}"
-        );
+        let digest = Sha256Digest::of(b"1");
+        let files =
+            format!(r#""sha256":{{"index.html":"{digest}","samples/index.json":"{digest}"}}"#);
+        assert!(first.contains(&files), "{first}");
         assert_eq!(list(), first);
         write("samples/a.log", "2");
         let second = list();

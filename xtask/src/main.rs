@@ -60,6 +60,16 @@ enum Command {
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
+    /// Put a store and its processes under random work, kills and the passing of time, and check that
+    /// what is owed is there and what has expired is gone.
+    Soak {
+        /// How long.
+        #[arg(long, default_value_t = 10)]
+        minutes: u64,
+        /// Repeats the choices of the run that printed it.
+        #[arg(long)]
+        seed: Option<u64>,
+    },
     /// Print the sizes of what is shipped, and fail where one is over its limit.
     Size,
 }
@@ -104,6 +114,21 @@ fn run(command: Command) -> Result<ExitCode> {
                 process::passes(&mut conformance::native(&project, &files))?
             };
             Ok(if passed {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            })
+        }
+        Command::Soak { minutes, seed } => {
+            let mut soak = setup::native_cargo(&project);
+            soak.args(["test", "--locked", "--package", "evidence-agent"])
+                .args(["--test", "processes", "--", "--nocapture", "--exact"])
+                .arg("soak::every_owed_byte_is_readable_and_every_expired_one_is_gone")
+                .env("SOAK_MINUTES", minutes.to_string());
+            if let Some(seed) = seed {
+                soak.env("SOAK_SEED", seed.to_string());
+            }
+            Ok(if process::passes(&mut soak)? {
                 ExitCode::SUCCESS
             } else {
                 ExitCode::FAILURE

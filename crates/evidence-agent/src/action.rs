@@ -1,9 +1,8 @@
 //! The action protocol: each reply of the model is one JSON object (contract A, the loop).
 
-use std::collections::BTreeSet;
-
 use evidence_core::cursor::ReadArguments;
 use evidence_core::process::{POLL_TOOL, START_TOOL, STOP_TOOL};
+use evidence_core::raw_json::{JsonError, ObjectReader};
 use evidence_core::tool_output::READ_TOOL;
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
@@ -59,19 +58,19 @@ impl ToolName {
         }
     }
 
-    /// The fields that an action must have, and those that it may have.
+    /// The fields that an action must have, and those that it may have, each sorted.
     pub const fn fields(self) -> (&'static [&'static str], &'static [&'static str]) {
         match self {
             Self::ListFiles => (&[], &["path"]),
             Self::ReadFile => (&["path"], &[]),
-            Self::WriteFile => (&["path", "content"], &[]),
-            Self::EditFile => (&["path", "old", "new"], &[]),
+            Self::WriteFile => (&["content", "path"], &[]),
+            Self::EditFile => (&["new", "old", "path"], &[]),
             Self::RunCommand => (&["argv"], &[]),
-            Self::ReadToolOutput => (&["sha256", "offset", "limit"], &["job_id"]),
+            Self::ReadToolOutput => (&["limit", "offset", "sha256"], &["job_id"]),
             Self::StartProcess => (&["argv"], &["cwd"]),
             Self::PollProcess => (
                 &["process_id"],
-                &["stdout_offset", "stderr_offset", "max_output_bytes"],
+                &["max_output_bytes", "stderr_offset", "stdout_offset"],
             ),
             Self::StopProcess => (&["process_id"], &[]),
         }
@@ -143,49 +142,54 @@ impl ToolCall {
         }
     }
 
-    /// The arguments by their names.
-    pub fn arguments(&self) -> Map<String, Value> {
-        let text = |name: &str, value: &str| (name.to_owned(), Value::from(value));
-        match self {
-            Self::ListFiles { path } => path.iter().map(|path| text("path", path)).collect(),
-            Self::ReadFile { path } => [text("path", path)].into_iter().collect(),
-            Self::WriteFile { path, content } => [text("path", path), text("content", content)]
-                .into_iter()
-                .collect(),
-            Self::EditFile { path, old, new } => {
-                [text("path", path), text("old", old), text("new", new)]
-                    .into_iter()
-                    .collect()
-            }
-            Self::RunCommand { argv } => [("argv".to_owned(), Value::from(argv.as_slice()))]
-                .into_iter()
-                .collect(),
-            Self::ReadToolOutput(arguments) => {
-                let number = |name: &str, value: u64| (name.to_owned(), Value::from(value));
-                let job_id = arguments.job_id.as_ref();
-                job_id
-                    .map(|job_id| text("job_id", job_id.as_str()))
-                    .into_iter()
-                    .chain([
-                        text("sha256", &arguments.sha256.to_string()),
-                        number("offset", arguments.request.offset()),
-                        number("limit", arguments.request.limit()),
-                    ])
-                    .collect()
-            }
-            Self::Process(call) => {
-                let arguments = match call {
-                    ProcessCall::Start(arguments) => serde_json::to_value(arguments),
-                    ProcessCall::Poll(arguments) => serde_json::to_value(arguments),
-                    ProcessCall::Stop(arguments) => serde_json::to_value(arguments),
-                };
-                // Fields of text and numbers are an object.
-                match arguments {
-                    Ok(Value::Object(arguments)) => arguments,
-                    _ => Map::new(),
+    /// The arguments by their names, to be serialized.
+    pub const fn arguments(&self) -> impl Serialize {
+        Arguments(self)
+    }
+}
+
+/// The arguments of a call, as a map.
+struct Arguments<'a>(&'a ToolCall);
+
+impl Serialize for Arguments<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if let ToolCall::Process(call) = self.0 {
+            return match call {
+                ProcessCall::Start(arguments) => arguments.serialize(serializer),
+                ProcessCall::Poll(arguments) => arguments.serialize(serializer),
+                ProcessCall::Stop(arguments) => arguments.serialize(serializer),
+            };
+        }
+        let mut map = serializer.serialize_map(None)?;
+        match self.0 {
+            ToolCall::ListFiles { path } => {
+                if let Some(path) = path {
+                    map.serialize_entry("path", path)?;
                 }
             }
+            ToolCall::ReadFile { path } => map.serialize_entry("path", path)?,
+            ToolCall::WriteFile { path, content } => {
+                map.serialize_entry("content", content)?;
+                map.serialize_entry("path", path)?;
+            }
+            ToolCall::EditFile { path, old, new } => {
+                map.serialize_entry("new", new)?;
+                map.serialize_entry("old", old)?;
+                map.serialize_entry("path", path)?;
+            }
+            ToolCall::RunCommand { argv } => map.serialize_entry("argv", argv)?,
+            ToolCall::ReadToolOutput(arguments) => {
+                if let Some(job_id) = &arguments.job_id {
+                    map.serialize_entry("job_id", job_id)?;
+                }
+                map.serialize_entry("limit", &arguments.request.limit())?;
+                map.serialize_entry("offset", &arguments.request.offset())?;
+                map.serialize_entry("sha256", &arguments.sha256)?;
+            }
+            // It was serialized above.
+            ToolCall::Process(_) => {}
         }
+        map.end()
     }
 }
 
@@ -300,19 +304,37 @@ impl Action {
         if available.is_some_and(|available| !available.contains(&tool)) {
             return Err(ActionError::NotEnabled(tool.as_str()));
         }
-        parse_call(tool, object).map(Self::Tool)
+        parse_call(tool, &object, response).map(Self::Tool)
     }
 }
 
-fn parse_call(tool: ToolName, mut object: Map<String, Value>) -> Result<ToolCall, ActionError> {
+/// The JSON of an action without the name of its tool: the arguments of one of contract B's tools, as
+/// they were written.
+fn arguments_of(response: &str) -> Result<String, ActionError> {
+    let invalid = |error: JsonError| ActionError::Arguments(error.to_string());
+    let mut reader = ObjectReader::new(response);
+    let mut arguments = Vec::new();
+    while let Some(name) = reader.next_name().map_err(invalid)? {
+        let value = reader.value().map_err(invalid)?;
+        if name != "tool" {
+            // The names are those of the tool's fields, which need no escapes.
+            arguments.push(format!("\"{name}\":{value}"));
+        }
+    }
+    Ok(format!("{{{}}}", arguments.join(",")))
+}
+
+fn parse_call(
+    tool: ToolName,
+    object: &Map<String, Value>,
+    response: &str,
+) -> Result<ToolCall, ActionError> {
     let (required, optional) = tool.fields();
-    let missing: BTreeSet<&str> = required
+    let missing = required
         .iter()
-        .copied()
-        .filter(|field| !object.contains_key(*field))
-        .collect();
-    if !missing.is_empty() {
-        let fields = missing.into_iter().map(str::to_owned).collect();
+        .filter(|field| !object.contains_key(**field));
+    let fields: Vec<String> = missing.map(|field| (*field).to_owned()).collect();
+    if !fields.is_empty() {
         return Err(ActionError::MissingFields {
             tool: tool.as_str(),
             fields,
@@ -320,17 +342,17 @@ fn parse_call(tool: ToolName, mut object: Map<String, Value>) -> Result<ToolCall
     }
     let known =
         |field: &str| field == "tool" || required.contains(&field) || optional.contains(&field);
-    let unexpected: BTreeSet<&String> = object.keys().filter(|field| !known(field)).collect();
-    if !unexpected.is_empty() {
-        let fields = unexpected.into_iter().cloned().collect();
+    // A map's keys are sorted.
+    let unexpected = object.keys().filter(|field| !known(field));
+    let fields: Vec<String> = unexpected.cloned().collect();
+    if !fields.is_empty() {
         return Err(ActionError::UnexpectedFields {
             tool: tool.as_str(),
             fields,
         });
     }
     if tool == ToolName::ReadToolOutput {
-        object.remove("tool");
-        return ReadArguments::parse(&Value::Object(object).to_string())
+        return ReadArguments::parse(&arguments_of(response)?)
             .map(ToolCall::ReadToolOutput)
             .map_err(|refusal| ActionError::Arguments(refusal.to_string()));
     }
@@ -338,20 +360,18 @@ fn parse_call(tool: ToolName, mut object: Map<String, Value>) -> Result<ToolCall
         tool,
         ToolName::StartProcess | ToolName::PollProcess | ToolName::StopProcess
     ) {
-        object.remove("tool");
-        let arguments = Value::Object(object).to_string();
-        return ProcessCall::parse(tool.as_str(), &arguments)
+        return ProcessCall::parse(tool.as_str(), &arguments_of(response)?)
             .ok_or(ActionError::NotEnabled(tool.as_str()))?
             .map(ToolCall::Process)
             .map_err(|invalid| ActionError::Arguments(invalid.to_string()));
     }
-    let mut text = |field: &'static str| match object.remove(field) {
-        Some(Value::String(text)) => Ok(Some(text)),
+    let text = |field: &'static str| match object.get(field) {
+        Some(Value::String(text)) => Ok(Some(text.clone())),
         None => Ok(None),
         Some(_) => Err(ActionError::NotAString(field)),
     };
     // A required field is there: it was checked above.
-    let mut required_text = |field| text(field).map(Option::unwrap_or_default);
+    let required_text = |field| text(field).map(Option::unwrap_or_default);
     Ok(match tool {
         ToolName::ListFiles => ToolCall::ListFiles {
             path: text("path")?,
@@ -374,19 +394,19 @@ fn parse_call(tool: ToolName, mut object: Map<String, Value>) -> Result<ToolCall
         | ToolName::StartProcess
         | ToolName::PollProcess
         | ToolName::StopProcess => ToolCall::RunCommand {
-            argv: argv(object.remove("argv"))?,
+            argv: argv(object.get("argv"))?,
         },
     })
 }
 
-fn argv(value: Option<Value>) -> Result<Vec<String>, ActionError> {
+fn argv(value: Option<&Value>) -> Result<Vec<String>, ActionError> {
     let Some(Value::Array(items)) = value else {
         return Err(ActionError::MalformedArgv);
     };
     let argv: Option<Vec<String>> = items
-        .into_iter()
+        .iter()
         .map(|item| match item {
-            Value::String(text) if !text.is_empty() => Some(text),
+            Value::String(text) if !text.is_empty() => Some(text.clone()),
             _ => None,
         })
         .collect();

@@ -21,7 +21,7 @@ mod tests;
 use bytes::Bytes;
 use evidence_core::cursor::{ReadArguments, ReadRequest};
 use evidence_core::envelope::{InvalidMaxInputBytes, MaxInputBytes};
-use evidence_core::raw_json::ObjectReader;
+use evidence_core::raw_json::{self, ObjectReader};
 use evidence_core::tool_output::Handles;
 use evidence_core::tool_result::ToolResultBuilder;
 use evidence_core::{JobId, JobStatus, SessionId, Sha256Digest, ToolCallId};
@@ -227,7 +227,7 @@ impl<S: Store, P: ProcessTools> Endpoint<S, P> {
             status: JobStatus,
         }
         let job: JobId = parsed(job)?;
-        let Ok(Change { status }) = serde_json::from_slice(body) else {
+        let Ok(Change { status }) = raw_json::from_str(text(body)?) else {
             return Err(Problem::invalid(
                 "the body is {\"status\":…} with one of active, completed, failed, cancelled and archived",
             ));
@@ -302,14 +302,10 @@ impl<S: Store, P: ProcessTools> Endpoint<S, P> {
     ) -> Result<Response, Problem> {
         let current_job: JobId = parsed(current_job)?;
         let arguments = ReadArguments::parse(text(body)?)?;
-        // The tool is one of a job's, also when it reads another job's output.
-        self.outputs.job(session, &current_job).await?;
-        let job = arguments.job_id.unwrap_or(current_job);
-        let range = self
+        let body = self
             .outputs
-            .read(session, &job, arguments.sha256, arguments.request)
+            .read_tool(session, &current_job, &arguments)
             .await?;
-        let body = range.answer()?.for_tool().to_json();
         Ok(Response::json(200, body, Route::CallReadTool))
     }
 
@@ -343,7 +339,7 @@ fn check_envelope(body: &[u8]) -> Result<Response, Problem> {
         let value = reader.value().map_err(Problem::invalid)?;
         let seen = match name.as_str() {
             "max_input_bytes" => {
-                let limit: MaxInputBytes = serde_json::from_str(value.as_str())
+                let limit: MaxInputBytes = raw_json::from_str(value.as_str())
                     .map_err(|_| Problem::invalid(InvalidMaxInputBytes))?;
                 max_input_bytes.replace(limit).is_some()
             }

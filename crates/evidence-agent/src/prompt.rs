@@ -38,7 +38,8 @@ pub fn system_prompt(policy: &ToolPolicy) -> String {
 fn spaced_array(items: &[String]) -> String {
     let items: Vec<String> = items
         .iter()
-        .map(|item| serde_json::Value::from(item.as_str()).to_string())
+        // A text has a JSON.
+        .map(|item| serde_json::to_string(item).unwrap_or_default())
         .collect();
     format!("[{}]", items.join(", "))
 }

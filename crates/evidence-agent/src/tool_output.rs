@@ -79,12 +79,10 @@ impl<W: Workspace, S: Store, P: ProcessTools> ToolOutputWorkspace<W, S, P> {
 
     /// The answer leaves room for the result around it and is never stored again.
     async fn read(&self, arguments: &ReadArguments) -> Result<ToolResult, ToolOutputError> {
-        let job = arguments.job_id.as_ref().unwrap_or(&self.job);
-        let range = self
+        let answer = self
             .outputs
-            .read(&self.session, job, arguments.sha256, arguments.request)
+            .read_tool(&self.session, &self.job, arguments)
             .await?;
-        let answer = range.answer()?.for_tool().to_json();
         Ok(ToolResult {
             data: RawJson::parse(&answer).ok(),
             ..ToolResult::from_text(true, String::new())

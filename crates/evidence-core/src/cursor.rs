@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::digest::Sha256Digest;
 use crate::job::JobId;
-use crate::json::{self, WholeNumber, escaped_byte_len};
+use crate::json::{self, escaped_byte_len};
+use crate::raw_json;
 use crate::tool_output::MAX_RESULT_BYTES;
 use crate::tool_result::ToolResult;
 
@@ -212,10 +213,10 @@ impl ReadArguments {
         struct Arguments {
             job_id: Option<JobId>,
             sha256: Sha256Digest,
-            offset: WholeNumber,
-            limit: WholeNumber,
+            offset: u64,
+            limit: u64,
         }
-        let Ok(arguments) = serde_json::from_str::<Arguments>(json) else {
+        let Ok(arguments) = raw_json::from_str::<Arguments>(json) else {
             return invalid(
                 "the arguments are an object of sha256 (64 lowercase hexadecimal digits), offset and limit (integers) and, where it is not the current job, job_id",
             );
@@ -223,7 +224,7 @@ impl ReadArguments {
         Ok(Self {
             job_id: arguments.job_id,
             sha256: arguments.sha256,
-            request: ReadRequest::new(arguments.offset.0, arguments.limit.0)?,
+            request: ReadRequest::new(arguments.offset, arguments.limit)?,
         })
     }
 }

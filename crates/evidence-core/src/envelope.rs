@@ -6,8 +6,6 @@
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::json::WholeNumber;
-
 /// The most bytes of one final, escaped, provider-facing message: 64 KiB.
 ///
 /// A bounded result always fits: serialized it has at most 16 KiB, and escaping it once more at most
@@ -77,7 +75,7 @@ impl MaxInputBytes {
 
 impl<'de> Deserialize<'de> for MaxInputBytes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let WholeNumber(limit) = WholeNumber::deserialize(deserializer)?;
+        let limit = u64::deserialize(deserializer)?;
         Self::new(i64::try_from(limit).unwrap_or(i64::MAX)).map_err(D::Error::custom)
     }
 }

@@ -153,6 +153,28 @@ impl JobStatus {
     }
 }
 
+/// A text is not the word of a [`JobStatus`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a status is active, completed, failed, cancelled or archived")]
+pub struct InvalidJobStatus;
+
+impl FromStr for JobStatus {
+    type Err = InvalidJobStatus;
+
+    fn from_str(word: &str) -> Result<Self, InvalidJobStatus> {
+        [
+            Self::Active,
+            Self::Completed,
+            Self::Failed,
+            Self::Cancelled,
+            Self::Archived,
+        ]
+        .into_iter()
+        .find(|status| status.as_str() == word)
+        .ok_or(InvalidJobStatus)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use alloc::string::ToString as _;
@@ -210,7 +232,9 @@ mod tests {
         for status in all {
             let word = serde_json::to_string(&status).unwrap();
             assert_eq!(word.trim_matches('"'), status.as_str());
+            assert_eq!(status.as_str().parse(), Ok(status));
             assert_eq!(status.is_terminal(), status != Active);
         }
+        assert_eq!("Active".parse::<JobStatus>(), Err(InvalidJobStatus));
     }
 }

@@ -2,10 +2,8 @@
 //! the types sort), non-ASCII unescaped.
 
 use alloc::string::String;
-use core::fmt;
 
-use serde::de::{Error, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::Serialize;
 
 /// `header` followed by the JSON of `value`.
 pub(crate) fn with_header(header: &str, value: &impl Serialize) -> String {
@@ -87,82 +85,11 @@ pub(crate) fn push_string(out: &mut String, text: &str) {
     out.push('"');
 }
 
-/// A number without a fraction and a sign, however it is written: `3.0` and `3e0` are 3, as they are
-/// in JSON Schema.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct WholeNumber(pub(crate) u64);
-
-impl<'de> Deserialize<'de> for WholeNumber {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct NumberVisitor;
-
-        impl Visitor<'_> for NumberVisitor {
-            type Value = WholeNumber;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a whole number")
-            }
-
-            fn visit_u64<E: Error>(self, number: u64) -> Result<WholeNumber, E> {
-                Ok(WholeNumber(number))
-            }
-
-            fn visit_f64<E: Error>(self, number: f64) -> Result<WholeNumber, E> {
-                // Up to 2^53 a float is the number that was written.
-                #[expect(
-                    clippy::cast_possible_truncation,
-                    clippy::cast_sign_loss,
-                    reason = "checked by the comparison after it"
-                )]
-                let whole = number as u64;
-                #[expect(
-                    clippy::cast_precision_loss,
-                    clippy::float_cmp,
-                    reason = "exact up to 2^53"
-                )]
-                let same = whole <= 1 << 53 && whole as f64 == number;
-                same.then_some(WholeNumber(whole))
-                    .ok_or_else(|| E::custom("not a whole number"))
-            }
-        }
-
-        deserializer.deserialize_u64(NumberVisitor)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    #[test]
-    fn a_whole_number_is_known_in_every_spelling() {
-        let read = |json: &str| serde_json::from_str(json).ok().map(|WholeNumber(n)| n);
-        for (json, number) in [
-            ("0", 0),
-            ("-0", 0),
-            ("3.0", 3),
-            ("3e0", 3),
-            ("5.784e3", 5784),
-            ("9007199254740993", 9_007_199_254_740_993),
-            ("18446744073709551615", u64::MAX),
-        ] {
-            assert_eq!(read(json), Some(number), "{json}");
-        }
-        for json in [
-            "-1",
-            "0.5",
-            "-0.5",
-            "1e19",
-            "1e400",
-            "18446744073709551616",
-            "\"3\"",
-            "null",
-        ] {
-            assert_eq!(read(json), None, "{json}");
-        }
-    }
 
     proptest! {
         #[test]

@@ -9,10 +9,13 @@
 //! The scanner does not recurse: nesting costs one byte of memory a level and no stack. That a string
 //! holds half of a surrogate pair is refused, because no UTF-8 text can hold it.
 
+mod typed;
+
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
+pub use self::typed::{Unreadable, from_str};
 use crate::json;
 
 /// A JSON value, as compact text.

@@ -7,7 +7,6 @@
 //!
 //! Blobs with the same chunk prefix share the chunks that they have in common.
 
-use std::collections::BTreeSet;
 use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
@@ -70,11 +69,18 @@ pub fn chunks(
     manifest: &ChunkManifest,
     bytes: &Bytes,
 ) -> impl Iterator<Item = (Sha256Digest, Bytes)> {
-    let mut seen = BTreeSet::new();
+    // Sorted. They are few, and a set for them is a good deal of code in a page.
+    let mut seen = Vec::new();
     let starts = (0..bytes.len()).step_by(CHUNK_BYTES);
     let chunks = manifest.chunks.iter().copied().zip(starts);
     chunks
-        .filter(move |(sha256, _)| seen.insert(*sha256))
+        .filter(move |(sha256, _)| match seen.binary_search(sha256) {
+            Ok(_) => false,
+            Err(at) => {
+                seen.insert(at, *sha256);
+                true
+            }
+        })
         .map(|(sha256, start)| {
             let end = bytes.len().min(start + CHUNK_BYTES);
             (sha256, bytes.slice(start..end))

@@ -2,7 +2,7 @@
 //! was written.
 
 use bytes::Bytes;
-use evidence_core::Sha256Digest;
+use evidence_core::{Sha256Digest, raw_json};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -61,6 +61,7 @@ impl<T: DeserializeOwned> Record<T> {
     ///
     /// [`RecordError`] when the digest or the form is wrong.
     pub fn decode(stored: &[u8]) -> Result<T, RecordError> {
-        serde_json::from_slice(unseal(stored)?).map_err(|_| RecordError)
+        let json = std::str::from_utf8(unseal(stored)?).map_err(|_| RecordError)?;
+        raw_json::from_str(json).map_err(|_| RecordError)
     }
 }

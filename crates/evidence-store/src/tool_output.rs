@@ -30,7 +30,7 @@ mod tests;
 
 use bytes::Bytes;
 use evidence_core::chunk::ChunkManifest;
-use evidence_core::cursor::{ReadAnswer, ReadRefusal, ReadRequest};
+use evidence_core::cursor::{ReadAnswer, ReadArguments, ReadRefusal, ReadRequest};
 use evidence_core::tool_output::{self, Handles, MAX_ARTIFACT_BYTES, MAX_JOB_BYTES};
 use evidence_core::{
     ArtifactDescriptor, JobId, JobStatus, SessionId, Sha256Digest, ToolCallId, ToolOutputRef,
@@ -537,6 +537,27 @@ impl<S: Store> ToolOutputs<S> {
         Ok(fetched)
     }
 
+    /// What the model's tool [`READ_TOOL`](tool_output::READ_TOOL), called in `current_job`, answers:
+    /// the JSON of the range, with room left for the result around it.
+    ///
+    /// # Errors
+    ///
+    /// As of [`read`](Self::read). The tool is one of a job's, also when it reads another's output:
+    /// without the current job it is [`ToolOutputError::Unavailable`].
+    pub async fn read_tool(
+        &self,
+        session: &SessionId,
+        current_job: &JobId,
+        arguments: &ReadArguments,
+    ) -> Result<String, ToolOutputError> {
+        self.job(session, current_job).await?;
+        let job = arguments.job_id.as_ref().unwrap_or(current_job);
+        let range = self
+            .read(session, job, arguments.sha256, arguments.request)
+            .await?;
+        Ok(range.answer()?.for_tool().to_json())
+    }
+
     /// The complete bytes of an artifact, each chunk and the whole verified. This is what finds a
     /// manifest that was forged together with its own digest, which no partial read can.
     ///
@@ -589,6 +610,21 @@ impl<S: Store> ToolOutputs<S> {
         } else {
             Err(ToolOutputError::Integrity)
         }
+    }
+
+    /// The jobs of a session, by id.
+    ///
+    /// # Errors
+    ///
+    /// [`ToolOutputError::Store`].
+    pub async fn jobs(&self, session: &SessionId) -> Result<Vec<JobId>, ToolOutputError> {
+        let prefix = keys::session_prefix(session);
+        let keys = self.store.list(&prefix).await?;
+        let ids = keys.iter().filter_map(|key| {
+            let rest = key.as_str().strip_prefix(&prefix)?;
+            rest.strip_suffix("/job")?.parse().ok()
+        });
+        Ok(ids.collect())
     }
 
     /// The artifacts of a job, by digest.

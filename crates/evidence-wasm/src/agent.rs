@@ -1,26 +1,31 @@
 //! The agent loop over functions of JavaScript.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::pin::pin;
 
 use evidence_agent::workspace::{
     Approval, CommandOutput, CommandRunner, MemoryTree, Operator, ToolWorkspace,
 };
 use evidence_agent::{
-    AgentLimits, BoundedEvidenceWorkspace, Generator, GeneratorError, Message, Run, RunEvent,
-    RunOutcome, StepEvent, StopReason, ToolCall, ToolPolicy,
+    AgentLimits, BoundedEvidenceWorkspace, EnvelopeGenerator, Generator, GeneratorError, Message,
+    Run, RunEvent, RunOutcome, StepEvent, StopReason, ToolCall, ToolError, ToolName,
+    ToolOutputWorkspace, ToolPolicy, Workspace,
 };
+use evidence_core::envelope::MaxInputBytes;
+use evidence_core::{EvidenceLimits, JobId, SessionId};
+use evidence_store::{ArtifactStore, ToolOutputs};
 use futures_util::future::{Either, select};
 use js_sys::{Function, JSON, Promise};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::JsFuture;
 use web_sys::AbortSignal;
 
-use crate::argument::Argument;
+use crate::argument::{Argument, call};
 use crate::artifacts::{Artifacts, evidence_limits, object};
 use crate::error::{Failure, Result};
+use crate::store::AnyStore;
+use crate::tool_output::{ToolOutput, job_id, max_input_bytes};
 
 /// The most bytes of all files together: they stand in the memory of this instance.
 const MAX_FILES_BYTES: usize = 256 * 1024 * 1024;
@@ -35,8 +40,8 @@ export interface Message {
 
 /** A tool with its arguments, as the model names it. */
 export interface ToolCall {
-  tool: "list_files" | "read_file" | "write_file" | "edit_file" | "run_command";
-  arguments: Record<string, string | string[]>;
+  tool: "list_files" | "read_file" | "write_file" | "edit_file" | "run_command" | "akh_read_tool_output";
+  arguments: Record<string, string | number | string[]>;
 }
 
 /** What a reply of the model asks for. */
@@ -52,6 +57,8 @@ export interface StepEvent {
   action: Action | null;
   /** What the model is told; nothing after the final action. */
   result: string | null;
+  /** The JSON of the reference to the complete result, when that was stored (contract B). */
+  provenance?: string;
 }
 
 /** What `onEvent` is told. */
@@ -108,6 +115,12 @@ export interface RunOptions {
   signal?: AbortSignal;
 }
 
+/** What a run under contract B is made of. */
+export interface ToolOutputRunOptions extends Omit<RunOptions, "limits"> {
+  /** The most bytes of the conversation as JSON, 1 to 8,388,608; that when left out. */
+  maxInputBytes?: number;
+}
+
 /** How a run ended. */
 export interface RunOutcome {
   /** Whether the model came to its final text. */
@@ -144,55 +157,180 @@ impl Artifacts {
         #[wasm_bindgen(unchecked_param_type = "RunOptions")] options: JsValue,
     ) -> Result<JsValue, JsValue> {
         let options = Argument::new("options", options);
-        let task = options.field("task")?.text()?;
-        let files = files(&options)?;
         let limits = evidence_limits(options.field("limits")?)?;
-        let agent_limits = agent_limits(options.field("agentLimits")?)?;
-        let policy = policy(options.field("policy")?)?;
-        let cancellation = Cancellation::new(options.field("signal")?)?;
-        let callback = |name| Callback::new(name, &options.field(name)?, &cancellation);
-        let mut generator = JsGenerator(callback("generate")?);
-        let approve = options.field("approve")?.optional();
-        let operator = JsOperator(approve.map(|_| callback("approve")).transpose()?);
-        let commands = JsCommands::new(options.field("commands")?, &cancellation)?;
-        let on_event = options.field("onEvent")?.optional();
-        let on_event = on_event.map(|on_event| on_event.function()).transpose()?;
+        run(Contract::Ranges(self.store().clone(), limits), options).await
+    }
+}
 
-        let before = policy.allow_writes.then(|| files.clone());
-        let workspace = ToolWorkspace::with(files, policy, commands, operator);
-        let mut workspace = BoundedEvidenceWorkspace::new(workspace, self.store().clone(), limits);
-        let mut run = Run::new(&task, &workspace, agent_limits);
-        let thrown = RefCell::new(None);
-        let mut observe = |event: RunEvent<'_>| {
-            if let (Some(on_event), Some(event)) = (&on_event, Event::of(&event)) {
-                let told = on_event.call1(&JsValue::UNDEFINED, &to_js(&event));
-                let first = thrown.take();
-                thrown.replace(first.or(told.err()));
-            }
-        };
-        let mut aborted = JsFuture::from(cancellation.aborted.clone());
-        let outcome = loop {
-            if let Some(exception) = thrown.take() {
-                return Err(exception);
-            }
-            if cancellation.is_aborted() {
-                break None;
-            }
-            let step = pin!(run.step(&mut workspace, &mut generator, &mut observe));
-            // The signal is asked first: an aborted generator may fail at the same moment.
-            match select(&mut aborted, step).await {
-                Either::Left(_) => break None,
-                Either::Right((Some(outcome), _)) => break Some(outcome),
-                Either::Right((None, _)) => {}
-            }
-        };
-        // The last step's events were told too.
+#[wasm_bindgen]
+impl ToolOutput {
+    /// Runs the agent loop under contract B: every result of its tools is a structured one of at most
+    /// 16 KiB, larger ones are stored in the job, and the model has a tool that reads them. The
+    /// conversation is measured before each reply; one that is too large is not sent.
+    ///
+    /// Rejects with the code `unavailable` when the session has no such job, and otherwise as
+    /// `Artifacts.runAgent` does.
+    #[wasm_bindgen(js_name = runAgent, unchecked_return_type = "RunOutcome")]
+    pub async fn run_agent(
+        &self,
+        #[wasm_bindgen(unchecked_param_type = "string")] job: JsValue,
+        #[wasm_bindgen(unchecked_param_type = "ToolOutputRunOptions")] options: JsValue,
+    ) -> Result<JsValue, JsValue> {
+        let job = job_id(job)?;
+        let options = Argument::new("options", options);
+        let limit = max_input_bytes(options.field("maxInputBytes")?)?;
+        let outputs = self.outputs().clone();
+        let found = outputs.job(self.session(), &job).await;
+        found.map_err(Failure::from)?;
+        let session = self.session().clone();
+        run(Contract::ToolOutput(outputs, session, job, limit), options).await
+    }
+}
+
+/// Under which contract a run's results are bounded, and where they are kept.
+enum Contract {
+    Ranges(ArtifactStore<AnyStore>, EvidenceLimits),
+    ToolOutput(ToolOutputs<AnyStore>, SessionId, JobId, MaxInputBytes),
+}
+
+async fn run(contract: Contract, options: Argument) -> Result<JsValue, JsValue> {
+    let task = options.field("task")?.text()?;
+    let files = files(&options)?;
+    let agent_limits = agent_limits(options.field("agentLimits")?)?;
+    let policy = policy(options.field("policy")?)?;
+    let cancellation = Cancellation::new(options.field("signal")?)?;
+    let callback = |name| Callback::new(name, &options.field(name)?, &cancellation);
+    let generator = JsGenerator(callback("generate")?);
+    let approve = options.field("approve")?.optional();
+    let operator = JsOperator(approve.map(|_| callback("approve")).transpose()?);
+    let commands = JsCommands::new(options.field("commands")?, &cancellation)?;
+    let on_event = options.field("onEvent")?.optional();
+    let on_event = on_event.map(|on_event| on_event.function()).transpose()?;
+
+    let before = policy.allow_writes.then(|| files.clone());
+    let tools = ToolWorkspace::with(files, policy, commands, operator);
+    let (mut workspace, mut generator) = match contract {
+        Contract::Ranges(store, limits) => (
+            BoundedTools::Ranges(BoundedEvidenceWorkspace::new(tools, store, limits)),
+            Replies::Unmeasured(generator),
+        ),
+        Contract::ToolOutput(outputs, session, job, limit) => (
+            BoundedTools::ToolOutput(ToolOutputWorkspace::new(tools, outputs, session, job)),
+            Replies::Measured(EnvelopeGenerator::new(generator, limit)),
+        ),
+    };
+    let mut run = Run::new(&task, &workspace, agent_limits);
+    let thrown = RefCell::new(None);
+    let mut observe = |event: RunEvent<'_>| {
+        if let (Some(on_event), Some(event)) = (&on_event, Event::of(&event)) {
+            let told = on_event.call1(&JsValue::UNDEFINED, &to_js(&event));
+            let first = thrown.take();
+            thrown.replace(first.or(told.err()));
+        }
+    };
+    let mut aborted = JsFuture::from(cancellation.aborted.clone());
+    let outcome = loop {
         if let Some(exception) = thrown.take() {
             return Err(exception);
         }
-        let outcome = outcome.unwrap_or_else(|| run.stop(StopReason::Cancelled, &workspace));
-        let after = workspace.workspace().tree();
-        Ok(to_js(&Outcome::new(&outcome, before.as_ref(), after)))
+        if cancellation.is_aborted() {
+            break None;
+        }
+        let step = pin!(run.step(&mut workspace, &mut generator, &mut observe));
+        // The signal is asked first: an aborted generator may fail at the same moment.
+        match select(&mut aborted, step).await {
+            Either::Left(_) => break None,
+            Either::Right((Some(outcome), _)) => break Some(outcome),
+            Either::Right((None, _)) => {}
+        }
+    };
+    // The last step's events were told too.
+    if let Some(exception) = thrown.take() {
+        return Err(exception);
+    }
+    let outcome = outcome.unwrap_or_else(|| run.stop(StopReason::Cancelled, &workspace));
+    let after = workspace.files();
+    Ok(to_js(&Outcome::new(&outcome, before.as_ref(), after)))
+}
+
+/// The tools of a run.
+type Tools<'a> = ToolWorkspace<MemoryTree, JsCommands<'a>, JsOperator<'a>>;
+
+/// The tools of a run under one of the contracts. One type, so that the loop is compiled once.
+enum BoundedTools<'a> {
+    Ranges(BoundedEvidenceWorkspace<Tools<'a>, AnyStore>),
+    ToolOutput(ToolOutputWorkspace<Tools<'a>, AnyStore>),
+}
+
+impl BoundedTools<'_> {
+    fn files(&self) -> &MemoryTree {
+        match self {
+            Self::Ranges(workspace) => workspace.workspace().tree(),
+            Self::ToolOutput(workspace) => workspace.workspace().tree(),
+        }
+    }
+}
+
+impl Workspace for BoundedTools<'_> {
+    fn policy(&self) -> &ToolPolicy {
+        match self {
+            Self::Ranges(workspace) => workspace.policy(),
+            Self::ToolOutput(workspace) => workspace.policy(),
+        }
+    }
+
+    fn available_tools(&self) -> Vec<ToolName> {
+        match self {
+            Self::Ranges(workspace) => workspace.available_tools(),
+            Self::ToolOutput(workspace) => workspace.available_tools(),
+        }
+    }
+
+    fn modified_files(&self) -> Vec<String> {
+        match self {
+            Self::Ranges(workspace) => workspace.modified_files(),
+            Self::ToolOutput(workspace) => workspace.modified_files(),
+        }
+    }
+
+    async fn execute(&mut self, call: &ToolCall) -> Result<String, ToolError> {
+        match self {
+            Self::Ranges(workspace) => workspace.execute(call).await,
+            Self::ToolOutput(workspace) => workspace.execute(call).await,
+        }
+    }
+
+    fn instructions(&self) -> String {
+        match self {
+            Self::Ranges(workspace) => workspace.instructions(),
+            Self::ToolOutput(workspace) => workspace.instructions(),
+        }
+    }
+
+    fn take_provenance(&mut self) -> Option<String> {
+        match self {
+            Self::Ranges(workspace) => workspace.take_provenance(),
+            Self::ToolOutput(workspace) => workspace.take_provenance(),
+        }
+    }
+}
+
+/// Who writes the replies, with or without the envelope's check.
+enum Replies<'a> {
+    Unmeasured(JsGenerator<'a>),
+    Measured(EnvelopeGenerator<JsGenerator<'a>>),
+}
+
+impl Generator for Replies<'_> {
+    async fn generate(
+        &mut self,
+        messages: &[Message],
+        on_text: &mut dyn FnMut(&str),
+    ) -> Result<String, GeneratorError> {
+        match self {
+            Self::Unmeasured(generator) => generator.generate(messages, on_text).await,
+            Self::Measured(generator) => generator.generate(messages, on_text).await,
+        }
     }
 }
 
@@ -324,33 +462,16 @@ impl<'a> Callback<'a> {
     /// The answer, or a sentence when there is none.
     async fn call(&self, fields: Vec<(&'static str, JsValue)>) -> Result<Argument, String> {
         let request = self.cancellation.request(fields);
-        let answer = match self.function.call1(&JsValue::UNDEFINED, &request) {
-            // Only the promise's own resolving catches what a hostile thenable throws.
-            Ok(answer) => {
-                let settled = Promise::new(&mut |resolve, _| {
-                    let _ = resolve.call1(&JsValue::UNDEFINED, &answer);
-                });
-                JsFuture::from(settled).await
-            }
-            Err(exception) => Err(exception),
-        };
-        match answer {
+        match call(&self.function, &JsValue::UNDEFINED, &[request]).await {
             Ok(answer) => Ok(Argument::new(
                 &format!("the answer of {}", self.name),
                 answer,
             )),
-            Err(exception) => Err(self.failed(exception)),
+            Err(exception) => {
+                let message = Argument::new("exception", exception).message();
+                Err(format!("{} failed: {message}", self.name))
+            }
         }
-    }
-
-    fn failed(&self, exception: JsValue) -> String {
-        let exception = Argument::new("exception", exception);
-        let message = match exception.field("message") {
-            Ok(message) if message.is_text() => message.text(),
-            _ => exception.text(),
-        };
-        let message = message.unwrap_or_else(|_| "it threw something without a message".to_owned());
-        format!("{} failed: {message}", self.name)
     }
 }
 
@@ -395,12 +516,12 @@ impl Operator for JsOperator<'_> {
 }
 
 /// Functions in the place of programs.
-struct JsCommands<'a>(BTreeMap<String, Callback<'a>>);
+struct JsCommands<'a>(Vec<(String, Callback<'a>)>);
 
 impl<'a> JsCommands<'a> {
     fn new(commands: Argument, cancellation: &'a Cancellation) -> Result<Self> {
         let Some(commands) = commands.optional() else {
-            return Ok(Self(BTreeMap::new()));
+            return Ok(Self(Vec::new()));
         };
         let callback = |(name, function): (String, Argument)| {
             let callback = Callback::new(&format!("command {name}"), &function, cancellation)?;
@@ -417,8 +538,9 @@ impl<'a> JsCommands<'a> {
 
 impl CommandRunner for JsCommands<'_> {
     async fn run(&mut self, argv: &[String]) -> Result<CommandOutput, String> {
-        let command = argv.first().and_then(|name| self.0.get(name));
-        let command = command.ok_or("this workspace does not have the command")?;
+        let mut commands = self.0.iter();
+        let command = commands.find(|(name, _)| argv.first() == Some(name));
+        let (_, command) = command.ok_or("this workspace does not have the command")?;
         let output = command.call(vec![("argv", to_js(&argv))]).await?;
         command_output(&output).map_err(Failure::into_message)
     }
@@ -473,18 +595,18 @@ struct Outcome<'a> {
     reason: StopReason,
     r#final: Option<&'a str>,
     events: &'a [StepEvent],
-    changed_files: BTreeMap<&'a str, &'a str>,
+    #[serde(serialize_with = "as_object")]
+    changed_files: Vec<(&'a str, &'a str)>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'a str>,
 }
 
 impl<'a> Outcome<'a> {
     fn new(outcome: &'a RunOutcome, before: Option<&MemoryTree>, after: &'a MemoryTree) -> Self {
-        let before: Option<BTreeMap<_, _>> = before.map(|tree| tree.files().collect());
-        let changed_files = before.map_or_else(BTreeMap::new, |before| {
+        let changed_files = before.map_or_else(Vec::new, |before| {
             after
                 .files()
-                .filter(|(path, bytes)| before.get(path) != Some(bytes))
+                .filter(|(path, bytes)| before.get(path) != Some(*bytes))
                 // The tools write nothing but text.
                 .filter_map(|(path, bytes)| Some((path, std::str::from_utf8(bytes).ok()?)))
                 .collect()
@@ -498,6 +620,10 @@ impl<'a> Outcome<'a> {
             error: outcome.error.as_deref(),
         }
     }
+}
+
+fn as_object<S: Serializer>(entries: &[(&str, &str)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(entries.iter().copied())
 }
 
 /// A plain value of JavaScript, by way of JSON.

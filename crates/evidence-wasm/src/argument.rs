@@ -4,8 +4,12 @@
 //! So every property is read by `Reflect`, whose exceptions are caught, and nothing is called on a
 //! value before it is known to be no proxy in disguise.
 
-use js_sys::{Array, ArrayBuffer, Function, JsString, Reflect, Uint8Array};
+use std::fmt::Display;
+use std::str::FromStr;
+
+use js_sys::{Array, ArrayBuffer, Function, JsString, Promise, Reflect, Uint8Array};
 use wasm_bindgen::prelude::*;
+use wasm_bindgen_futures::JsFuture;
 use web_sys::AbortSignal;
 
 use crate::error::{Failure, Result};
@@ -16,6 +20,18 @@ const MAX_LENGTH: u32 = 64 * 1024 * 1024;
 
 /// The most entries of a list or a record.
 const MAX_ENTRIES: u32 = 100_000;
+
+/// What [`Argument::byte_array`] takes.
+const BYTE_ARRAY: &str = "a Uint8Array of at most 64 MiB that is not detached";
+
+#[wasm_bindgen]
+extern "C" {
+    /// `Uint8Array`, whose constructor throws for what cannot be copied.
+    #[wasm_bindgen(js_name = Uint8Array)]
+    type ByteArray;
+    #[wasm_bindgen(constructor, catch, js_class = "Uint8Array")]
+    fn copy(bytes: &JsValue) -> Result<ByteArray, JsValue>;
+}
 
 /// A value, and what its giver calls it.
 #[derive(Debug, Clone)]
@@ -31,6 +47,11 @@ impl Argument {
             name: name.to_owned(),
             value,
         }
+    }
+
+    /// What its giver calls it.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Nothing, when the value is left out.
@@ -68,21 +89,35 @@ impl Argument {
         Ok(String::from(text))
     }
 
+    /// A string of the form that `T` has.
+    pub fn parsed<T: FromStr<Err: Display>>(&self) -> Result<T> {
+        self.text()?
+            .parse()
+            .map_err(|error| Failure::invalid(format!("{}: {error}", self.name)))
+    }
+
     /// A string, encoded, or the bytes of a `Uint8Array`.
     pub fn bytes(&self) -> Result<Vec<u8>> {
         if self.is_text() {
             return Ok(self.text()?.into_bytes());
         }
-        let wrong = || self.is_not("a string or a Uint8Array");
-        // A proxy is no view; a view in disguise has no length.
-        if !ArrayBuffer::is_view(&self.value) || !self.value.is_instance_of::<Uint8Array>() {
-            return Err(wrong());
-        }
-        let length = Reflect::get(&self.value, &"length".into()).map_err(|_| wrong())?;
-        if length.as_f64().ok_or_else(wrong)? > f64::from(MAX_LENGTH) {
-            return Err(self.is_not(&format!("at most {MAX_LENGTH} bytes long")));
-        }
-        Ok(self.value.unchecked_ref::<Uint8Array>().to_vec())
+        self.byte_array()
+            .map_err(|_| self.is_not(&format!("a string or {BYTE_ARRAY}")))
+    }
+
+    /// The bytes of a `Uint8Array`.
+    pub fn byte_array(&self) -> Result<Vec<u8>> {
+        // A proxy is no view.
+        let is_bytes =
+            ArrayBuffer::is_view(&self.value) && self.value.is_instance_of::<Uint8Array>();
+        // What a view says of itself need not be so: another type may be in disguise, its properties
+        // may be hidden by others, its buffer may be detached. A copy of it is what it is.
+        let copy = is_bytes.then(|| ByteArray::copy(&self.value).ok());
+        copy.flatten()
+            .map(JsCast::unchecked_into::<Uint8Array>)
+            .filter(|copy| copy.length() <= MAX_LENGTH)
+            .map(|copy| copy.to_vec())
+            .ok_or_else(|| self.is_not(BYTE_ARRAY))
     }
 
     /// A number without a fraction.
@@ -146,6 +181,20 @@ impl Argument {
         }
     }
 
+    /// The value as it is.
+    pub const fn value(&self) -> &JsValue {
+        &self.value
+    }
+
+    /// The sentence that something thrown says.
+    pub fn message(&self) -> String {
+        let message = match self.field("message") {
+            Ok(message) if message.is_text() => message.text(),
+            _ => self.text(),
+        };
+        message.unwrap_or_else(|_| "it threw something without a message".to_owned())
+    }
+
     /// A property of an object.
     pub fn field(&self, name: &str) -> Result<Self> {
         self.property(&name.into(), name)
@@ -162,16 +211,19 @@ impl Argument {
 
     /// The items of an array.
     pub fn list(&self) -> Result<Vec<Self>> {
+        self.list_of(MAX_ENTRIES)?.collect()
+    }
+
+    /// The items of an array of at most `max_length`, one by one.
+    pub fn list_of(&self, max_length: u32) -> Result<impl Iterator<Item = Result<Self>>> {
         if !self.value.is_instance_of::<Array>() {
             return Err(self.is_not("an array"));
         }
         let length = self.field("length")?.integer()?;
-        if length > i64::from(MAX_ENTRIES) {
-            return Err(self.is_not(&format!("at most {MAX_ENTRIES} items long")));
+        if length > i64::from(max_length) {
+            return Err(self.is_not(&format!("at most {max_length} items long")));
         }
-        (0..length)
-            .map(|index| self.field(&index.to_string()))
-            .collect()
+        Ok((0..length).map(|index| self.field(&index.to_string())))
     }
 
     /// The properties of an object, by their names.
@@ -206,4 +258,19 @@ impl Argument {
             None => Ok(default),
         }
     }
+}
+
+/// Calls a function of the host and waits for what it answers, or throws.
+pub async fn call(
+    function: &Function,
+    this: &JsValue,
+    arguments: &[JsValue],
+) -> Result<JsValue, JsValue> {
+    let arguments: Array = arguments.iter().collect();
+    let answer = function.apply(this, &arguments)?;
+    // Only the promise's own resolving catches what a hostile thenable throws.
+    let settled = Promise::new(&mut |resolve, _| {
+        let _ = resolve.call1(&JsValue::UNDEFINED, &answer);
+    });
+    JsFuture::from(settled).await
 }

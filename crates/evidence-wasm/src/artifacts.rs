@@ -183,10 +183,7 @@ pub fn evidence_limits(limits: Argument) -> Result<EvidenceLimits> {
 }
 
 fn artifact_id(id: JsValue) -> Result<ArtifactId> {
-    Argument::new("artifactId", id)
-        .text()?
-        .parse()
-        .map_err(|error| Failure::invalid(format!("artifactId: {error}")))
+    Argument::new("artifactId", id).parsed()
 }
 
 fn descriptor(descriptor: &ArtifactDescriptor) -> JsValue {

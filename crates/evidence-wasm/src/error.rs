@@ -30,7 +30,22 @@ export type EvidenceErrorCode =
   /** The stored bytes are not those that were put. */
   | "digest_mismatch"
   /** The observation does not fit its limits. */
-  | "observation_too_large";
+  | "observation_too_large"
+  // Contract B; the endpoint answers the same codes.
+  /** A read is not of the form that there is. */
+  | "invalid_request"
+  /** No such job or artifact, or it has expired, or it is another session's: which is not said. */
+  | "unavailable"
+  /** The job, or the id of the job or of the tool call, does not allow it (any more). */
+  | "conflict"
+  /** The serialized result has more than 16 MiB; nothing was stored. */
+  | "result_too_large"
+  /** The offset is beyond the artifact. */
+  | "out_of_range"
+  /** The offset or the limit cuts a code point. */
+  | "mid_codepoint"
+  /** What is stored is missing or not what was written. No bytes are returned. */
+  | "integrity_failure";
 
 /** What this library throws and rejects with. */
 export class EvidenceError extends Error {

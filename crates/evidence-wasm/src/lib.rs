@@ -12,6 +12,11 @@
 //! const artifacts = store.artifacts("job-1");
 //! const { text } = await artifacts.bound(hugeToolResult);   // what the model reads
 //! const range = await artifacts.readRange(pathFromTheModel); // exact bytes, when it asks
+//!
+//! const output = store.toolOutput("my-session");             // contract B: structured results
+//! await output.createJob("job-1");
+//! const { result } = await output.record("job-1", { success: true, text: hugeToolResult });
+//! const answer = await output.readTool("job-1", argumentsOfTheModel);
 //! ```
 #![cfg(target_arch = "wasm32")]
 // Every function is called from JavaScript, where each can throw for a bad argument; the codes that
@@ -22,8 +27,13 @@ mod agent;
 mod argument;
 mod artifacts;
 mod error;
+mod host_store;
 mod store;
+mod tool_output;
 
 pub use artifacts::{Artifacts, is_artifact_path};
 pub use error::Failure;
 pub use store::{EvidenceStore, open_store, persist};
+pub use tool_output::{
+    ToolOutput, check_envelope, check_message, read_tool_name, read_tool_schema,
+};

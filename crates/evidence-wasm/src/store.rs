@@ -9,6 +9,8 @@ use wasm_bindgen::prelude::*;
 use crate::argument::Argument;
 use crate::artifacts::Artifacts;
 use crate::error::{Failure, Result};
+use crate::host_store::HostStore;
+use crate::tool_output::ToolOutput;
 
 #[wasm_bindgen(typescript_custom_section)]
 const TYPES: &str = r#"
@@ -17,14 +19,17 @@ export type StoreOptions =
   /** As long as the page lives. */
   | { kind: "memory" }
   /** In a database of this origin, "bounded-evidence" when no name is given. */
-  | { kind: "indexeddb"; name?: string };
+  | { kind: "indexeddb"; name?: string }
+  /** Where the host keeps them. */
+  | { kind: "custom"; store: Store };
 "#;
 
-/// One of the stores that a browser has.
+/// One of the stores that a page can have.
 #[derive(Debug, Clone)]
 pub enum AnyStore {
     Memory(Arc<MemoryStore>),
     IndexedDb(IndexedDbStore),
+    Host(HostStore),
 }
 
 impl Store for AnyStore {
@@ -32,6 +37,7 @@ impl Store for AnyStore {
         match self {
             Self::Memory(store) => store.get(keys).await,
             Self::IndexedDb(store) => store.get(keys).await,
+            Self::Host(store) => store.get(keys).await,
         }
     }
 
@@ -39,6 +45,7 @@ impl Store for AnyStore {
         match self {
             Self::Memory(store) => store.list(prefix).await,
             Self::IndexedDb(store) => store.list(prefix).await,
+            Self::Host(store) => store.list(prefix).await,
         }
     }
 
@@ -46,6 +53,7 @@ impl Store for AnyStore {
         match self {
             Self::Memory(store) => store.commit(batch).await,
             Self::IndexedDb(store) => store.commit(batch).await,
+            Self::Host(store) => store.commit(batch).await,
         }
     }
 }
@@ -68,9 +76,10 @@ pub async fn open_store(
             };
             AnyStore::IndexedDb(IndexedDbStore::open(&name).await?)
         }
+        "custom" => AnyStore::Host(HostStore::new(&options.field("store")?)?),
         _ => {
             return Err(Failure::invalid(
-                "options.kind must be \"memory\" or \"indexeddb\"",
+                "options.kind must be \"memory\", \"indexeddb\" or \"custom\"",
             ));
         }
     };
@@ -102,13 +111,24 @@ impl EvidenceStore {
         &self,
         #[wasm_bindgen(unchecked_param_type = "string")] scope: JsValue,
     ) -> Result<Artifacts> {
-        let scope = Argument::new("scope", scope)
-            .text()?
-            .parse()
-            .map_err(|error| Failure::invalid(format!("scope: {error}")))?;
+        let scope = Argument::new("scope", scope).parsed()?;
         Ok(Artifacts::new(ArtifactStore::new(
             self.store.clone(),
             scope,
         )))
+    }
+
+    /// The tool output of one session (contract B): structured results, bounded, stored and read by
+    /// cursor. What another session owns is not there for this one.
+    ///
+    /// The session is the caller's word for who is asking: whoever has this object is that session.
+    /// Throws with the code `invalid_argument` unless it is 1 to 128 of `A-Z a-z 0-9 . _ -`.
+    #[wasm_bindgen(js_name = toolOutput)]
+    pub fn tool_output(
+        &self,
+        #[wasm_bindgen(unchecked_param_type = "string")] session: JsValue,
+    ) -> Result<ToolOutput> {
+        let session = Argument::new("session", session).parsed()?;
+        Ok(ToolOutput::new(self.store.clone(), session))
     }
 }

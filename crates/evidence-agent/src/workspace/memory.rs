@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
+
 use super::{Entry, FileTree, TreeError, WorkspacePath};
 
-/// Files by path. Directories exist because files are in them.
+/// Files by path. Directories exist because files are in them. A clone shares the bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MemoryTree {
-    files: BTreeMap<String, Vec<u8>>,
+    files: BTreeMap<String, Bytes>,
 }
 
 impl MemoryTree {
@@ -19,7 +21,7 @@ impl MemoryTree {
     /// Puts a file there from outside of a run, over one that has the path. The path is not checked
     /// against the rules: the model cannot name it if it breaks them.
     pub fn insert(&mut self, path: impl Into<String>, bytes: impl Into<Vec<u8>>) {
-        self.files.insert(path.into(), bytes.into());
+        self.files.insert(path.into(), Bytes::from(bytes.into()));
     }
 
     /// Takes a file away.
@@ -27,11 +29,16 @@ impl MemoryTree {
         self.files.remove(path);
     }
 
+    /// The bytes of a file.
+    pub fn get(&self, path: &str) -> Option<&[u8]> {
+        self.files.get(path).map(|bytes| &bytes[..])
+    }
+
     /// The files, by path.
     pub fn files(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.files
             .iter()
-            .map(|(path, bytes)| (path.as_str(), bytes.as_slice()))
+            .map(|(path, bytes)| (path.as_str(), &bytes[..]))
     }
 
     /// The entries below a directory: what follows its path, and the size.
@@ -45,12 +52,11 @@ impl MemoryTree {
 
 impl<P: Into<String>, B: Into<Vec<u8>>> FromIterator<(P, B)> for MemoryTree {
     fn from_iter<I: IntoIterator<Item = (P, B)>>(files: I) -> Self {
-        let files = files
-            .into_iter()
-            .map(|(path, bytes)| (path.into(), bytes.into()));
-        Self {
-            files: files.collect(),
+        let mut tree = Self::new();
+        for (path, bytes) in files {
+            tree.insert(path, bytes);
         }
+        tree
     }
 }
 
@@ -79,14 +85,14 @@ impl FileTree for MemoryTree {
                 None => (rest.to_owned(), Entry::File { byte_count }),
             })
             .collect();
-        entries.sort();
+        // What one directory holds stands together.
         entries.dedup();
         Ok(entries)
     }
 
     fn read(&self, path: &WorkspacePath) -> Result<Vec<u8>, TreeError> {
         match self.files.get(path.as_str()) {
-            Some(bytes) => Ok(bytes.clone()),
+            Some(bytes) => Ok(bytes.to_vec()),
             None => Err(self
                 .entry(path)
                 .map_or(TreeError::NotFound, |_| TreeError::NotAFile)),
@@ -94,7 +100,7 @@ impl FileTree for MemoryTree {
     }
 
     fn write(&mut self, path: &WorkspacePath, bytes: &[u8]) -> Result<(), TreeError> {
-        self.files.insert(path.to_string(), bytes.to_vec());
+        self.insert(path.to_string(), bytes);
         Ok(())
     }
 }

@@ -7,8 +7,6 @@ mod memory;
 mod path;
 mod tree;
 
-use std::collections::BTreeMap;
-
 use evidence_core::{RawJson, Sha256Digest, ToolResult};
 use evidence_store::{ArtifactError, ToolOutputError};
 
@@ -110,8 +108,8 @@ pub struct ToolWorkspace<F, C = NoCommands, O = Unattended> {
     commands: C,
     operator: O,
     policy: ToolPolicy,
-    /// The digest of each file as the model last saw or left it.
-    seen: BTreeMap<String, Sha256Digest>,
+    /// The digest of each file as the model last saw or left it. They are as few as its steps.
+    seen: Vec<(String, Sha256Digest)>,
     changed_by_commands: Vec<String>,
 }
 
@@ -125,7 +123,7 @@ impl<F: FileTree> ToolWorkspace<F> {
 impl<F: FileTree, C: CommandRunner, O: Operator> ToolWorkspace<F, C, O> {
     /// A workspace with commands and an operator.
     pub fn with(tree: F, policy: ToolPolicy, commands: C, operator: O) -> Self {
-        let (seen, changed_by_commands) = (BTreeMap::new(), Vec::new());
+        let (seen, changed_by_commands) = (Vec::new(), Vec::new());
         Self {
             tree,
             commands,
@@ -190,16 +188,23 @@ impl<F: FileTree, C: CommandRunner, O: Operator> ToolWorkspace<F, C, O> {
     fn read_file(&mut self, path: &str) -> Result<String, ToolError> {
         let path = WorkspacePath::parse(path)?;
         let text = self.read_text(&path)?;
-        self.seen
-            .insert(path.to_string(), Sha256Digest::of(text.as_bytes()));
+        self.remember(&path, &text);
         Ok(text)
+    }
+
+    /// The model has seen or written this text of the file.
+    fn remember(&mut self, path: &WorkspacePath, text: &str) {
+        self.seen.retain(|(seen, _)| seen != path.as_str());
+        let state = Sha256Digest::of(text.as_bytes());
+        self.seen.push((path.to_string(), state));
     }
 
     /// The current text, when the model has seen it as it is now.
     fn seen_text(&self, path: &WorkspacePath) -> Result<String, ToolError> {
         let text = self.read_text(path)?;
-        let seen = self.seen.get(path.as_str());
-        if seen == Some(&Sha256Digest::of(text.as_bytes())) {
+        let state = Sha256Digest::of(text.as_bytes());
+        let mut seen = self.seen.iter();
+        if seen.any(|(seen, digest)| seen == path.as_str() && *digest == state) {
             Ok(text)
         } else {
             Err(ToolError::refused(
@@ -246,8 +251,7 @@ impl<F: FileTree, C: CommandRunner, O: Operator> ToolWorkspace<F, C, O> {
         // The operator may have taken a while: the file must still be the one that was seen.
         self.check_write(path, content)?;
         self.tree.write(path, content.as_bytes())?;
-        self.seen
-            .insert(path.to_string(), Sha256Digest::of(content.as_bytes()));
+        self.remember(path, content);
         Ok(())
     }
 

@@ -62,8 +62,14 @@ impl WorkspacePath {
             "id_ed25519",
         ];
         const SUFFIXES: [&str; 5] = [".pem", ".key", ".p12", ".pfx", ".kdbx"];
-        // Case-insensitive file systems open `.GIT` too.
-        let name = name.to_lowercase();
+        // Case-insensitive file systems open `.GIT` too. Two characters outside of ASCII fold into it:
+        // the Kelvin sign and the long s.
+        let fold = |c: char| match c {
+            '\u{212a}' => 'k',
+            '\u{17f}' => 's',
+            c => c.to_ascii_lowercase(),
+        };
+        let name: String = name.chars().map(fold).collect();
         NAMES.contains(&name.as_str())
             || name.starts_with(".env.")
             || SUFFIXES.iter().any(|suffix| name.ends_with(suffix))

@@ -2,6 +2,7 @@
 #![cfg(unix)]
 
 mod kill;
+mod soak;
 
 use std::sync::Arc;
 use std::time::Duration;

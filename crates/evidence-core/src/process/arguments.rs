@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::digest::Sha256Digest;
 use crate::job::ProcessId;
-use crate::json::{self, WholeNumber};
+use crate::json;
+use crate::raw_json;
 
 /// What the model is told about [`START_TOOL`](super::START_TOOL): `name`, `description` and
 /// `parameters` (JSON Schema), as providers take them.
@@ -72,7 +73,7 @@ pub struct StopArguments {
 }
 
 fn parse<T: DeserializeOwned>(json: &str, expected: &'static str) -> Result<T, InvalidArguments> {
-    serde_json::from_str(json).map_err(|_| InvalidArguments(expected))
+    raw_json::from_str(json).map_err(|_| InvalidArguments(expected))
 }
 
 /// What identifies a call of a process tool: the same arguments in any spelling have the same digest.
@@ -116,20 +117,20 @@ impl PollArguments {
         #[serde(deny_unknown_fields)]
         struct Arguments {
             process_id: ProcessId,
-            stdout_offset: Option<WholeNumber>,
-            stderr_offset: Option<WholeNumber>,
-            max_output_bytes: Option<WholeNumber>,
+            stdout_offset: Option<u64>,
+            stderr_offset: Option<u64>,
+            max_output_bytes: Option<u64>,
         }
         let arguments: Arguments = parse(
             json,
             "the arguments are an object of process_id and, for exact bytes, stdout_offset, stderr_offset and max_output_bytes (integers)",
         )?;
-        let offset = |number: Option<WholeNumber>| number.map(|number| number.0);
-        let (stdout_offset, stderr_offset) = (
-            offset(arguments.stdout_offset),
-            offset(arguments.stderr_offset),
-        );
-        let max_output_bytes = offset(arguments.max_output_bytes);
+        let Arguments {
+            process_id,
+            stdout_offset,
+            stderr_offset,
+            max_output_bytes,
+        } = arguments;
         let cursors = if stdout_offset.is_some() || stderr_offset.is_some() {
             let max_output_bytes = max_output_bytes.unwrap_or(DEFAULT_OUTPUT_BYTES);
             if !(1..=MAX_OUTPUT_BYTES).contains(&max_output_bytes) {
@@ -148,7 +149,7 @@ impl PollArguments {
             None
         };
         Ok(Self {
-            process_id: arguments.process_id,
+            process_id,
             cursors,
         })
     }

@@ -1,7 +1,7 @@
 //! The identifiers that the model needs to go on, in at most 2 KiB.
 
-use alloc::collections::BTreeSet;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use crate::json;
 use crate::raw_json::{JsonError, ObjectReader, RawJson};
@@ -70,7 +70,7 @@ impl Handles {
         mut keep: impl FnMut(&str, &RawJson) -> bool,
     ) -> Result<Self, HandlesError> {
         let mut handles = Self::default();
-        let mut names = BTreeSet::new();
+        let mut names = Vec::new();
         let mut reader = ObjectReader::new(object);
         while let Some(name) = reader.next_name()? {
             let value = reader.value()?;
@@ -78,9 +78,11 @@ impl Handles {
                 continue;
             }
             handles.push(&name, &value);
-            if !names.insert(name) {
-                return Err(HandlesError::DuplicateName);
-            }
+            names.push(name);
+        }
+        names.sort();
+        if names.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Err(HandlesError::DuplicateName);
         }
         Ok(handles)
     }

@@ -7,6 +7,11 @@ use evidence_core::{JobId, ProcessId, SessionId, Sha256Digest, ToolCallId};
 use crate::blob::Place;
 use crate::store::Key;
 
+/// What the keys of all of a session's jobs begin with.
+pub(super) fn session_prefix(session: &SessionId) -> String {
+    format!("tool-output/{session}/")
+}
+
 /// The keys of one job of one session.
 pub(super) struct JobKeys {
     owner: String,
@@ -17,7 +22,7 @@ impl JobKeys {
     pub(super) fn new(session: &SessionId, job: &JobId) -> Self {
         Self {
             owner: format!("job/{job}"),
-            prefix: format!("tool-output/{session}/{job}/"),
+            prefix: format!("{}{job}/", session_prefix(session)),
         }
     }
 

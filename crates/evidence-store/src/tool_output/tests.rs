@@ -430,6 +430,46 @@ fn chunks_manifests_counters_and_calls_go_together() {
 }
 
 #[test]
+fn the_jobs_of_a_session_are_listed_and_no_other_sessions() {
+    let outputs = with_job(MemoryStore::new());
+    for (owner, name) in [("s", "i"), ("s", "job"), ("s2", "k")] {
+        block_on(outputs.create_job(&session(owner), &job(name), 1)).unwrap();
+    }
+    record(&outputs, &result_of(20_000, 1)).unwrap();
+    let jobs = |owner| block_on(outputs.jobs(&session(owner))).unwrap();
+    assert_eq!(jobs("s"), ["i", "j", "job"].map(job));
+    assert_eq!(jobs("s2"), [job("k")]);
+    assert_eq!(jobs("nobody"), []);
+    block_on(outputs.delete_job(&session("s"), &job("j"))).unwrap();
+    assert_eq!(jobs("s"), ["i", "job"].map(job));
+}
+
+#[test]
+fn the_tool_reads_the_current_job_unless_another_of_the_session_is_named() {
+    let outputs = with_job(MemoryStore::new());
+    let result = result_of(20_000, 1);
+    record(&outputs, &result).unwrap();
+    block_on(outputs.create_job(&session("s"), &job("later"), 1)).unwrap();
+    let sha256 = sha256_of(&result);
+    let read = |owner, current, named: &str| {
+        let json = format!(r#"{{{named}"sha256":"{sha256}","offset":0,"limit":8192}}"#);
+        let arguments = ReadArguments::parse(&json).unwrap();
+        block_on(outputs.read_tool(&session(owner), &job(current), &arguments))
+    };
+    let answer = read("s", "j", "").unwrap();
+    assert!(answer.contains(r#""bytes":20000,"offset":0,"#), "{answer}");
+    assert_eq!(read("s", "later", r#""job_id":"j","#), Ok(answer));
+    for (owner, current, named) in [
+        ("s", "later", ""),
+        ("s", "none", r#""job_id":"j","#),
+        ("other", "j", ""),
+    ] {
+        let refused = read(owner, current, named);
+        assert_eq!(refused, Err(ToolOutputError::Unavailable));
+    }
+}
+
+#[test]
 fn the_artifacts_of_a_job_are_listed_with_their_sizes() {
     let outputs = with_job(MemoryStore::new());
     let results = [result_of(20_000, 0), result_of(70_000, 1)];
