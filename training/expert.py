@@ -188,11 +188,11 @@ def _mistake(rng, turn, expert):
     )
 
 
-def make_episode(seed):
+def make_episode(seed, short=False):
     """The expert's run on a task of its own, from a seed."""
     rng = random.Random(seed)
     while True:
-        task = make_task(rng)
+        task = make_task(rng, short)
         run = Run(task.text, EvidenceWorkspace(task.files))
         expert, episode = Expert(task, run), Episode(run)
         mistakes = rng.choice([0, 0, 0, 0, 0, 1])

@@ -154,10 +154,13 @@ def _size(rng):
     return rng.randint(2900, 8000)
 
 
-def make_task(rng):
-    """A task from nothing but the random numbers of `rng`."""
+def make_task(rng, short=False):
+    """A task from nothing but the random numbers of `rng`; a short one has a log that is shown whole."""
     kind = rng.choices(["named", "unnamed", "hinted", "misnamed", "several"], [62, 14, 8, 8, 8])[0]
-    size = _size(rng) if kind != "several" else rng.randint(100, 1600)
+    if short:
+        size = rng.randint(30, 440)
+    else:
+        size = _size(rng) if kind != "several" else rng.randint(100, 1600)
     absent = rng.random() < 0.14
     # Diagnostics stand where the expert can get: of a longer log only the end.
     lowest = max(0, size - 2700)
@@ -187,14 +190,14 @@ def make_task(rng):
         if kind == "hinted":
             stem = target.split("/")[-1].split(".")[0].split("-")[0].split("_")[0]
             if stem in other or "/" in target:
-                return make_task(rng)
+                return make_task(rng, short)
             files[other], found[other] = make_log(rng, rng.randint(60, 400), [])
             question = pick(rng, HINTED).format(stem)
         elif "/" in target or "/" in other:
-            return make_task(rng)
+            return make_task(rng, short)
         else:
             first, second = sorted([target, other])
-            texts = [make_log(rng, rng.randint(60, 900), []), (text, diagnostics)]
+            texts = [make_log(rng, rng.randint(60, 400 if short else 900), []), (text, diagnostics)]
             if rng.random() < 0.4:
                 texts.reverse()
             for name, (content, places) in zip((first, second), texts):

@@ -34,6 +34,11 @@ token of a log. The head is no part of the finished model.
 """
 
 
+POINTING, ECHOING, ECHOES = 0.5, 0.2, 200
+"""The weight of the loss of what the pointing heads attend to. Most transcripts start one copy of a
+path and one of a diagnostic: from these alone, where to copy from is learnt very slowly."""
+
+
 class Muon(torch.optim.Optimizer):
     """Momentum whose updates are orthogonalized by five Newton-Schulz steps."""
 
@@ -92,6 +97,10 @@ def factor(tokens, options):
     return warm * min(1.0, max(left, 0.02))
 
 
+def _some(places):
+    return places[torch.randperm(len(places))[:ECHOES]]
+
+
 def categories(encoder, tokenizer):
     """For the log: which kind of token each one is."""
     kind = torch.zeros(encoder.vocab_size, dtype=torch.long)
@@ -111,12 +120,15 @@ def main():
     parser.add_argument("--checkpoint", required=True, help="is resumed from, and written")
     parser.add_argument("--tokens", type=float, required=True, help="how many to train on, in all")
     parser.add_argument("--decay-from", type=float, required=True)
+    parser.add_argument("--until", type=float, help="stops here already; the schedule stays that of --tokens")
     parser.add_argument("--warm-up", type=float, default=80_000)
     parser.add_argument("--lr", type=float, default=0.01)
     parser.add_argument("--batch-tokens", type=int, default=5_000)
-    parser.add_argument("--layers", type=int, default=5)
     parser.add_argument("--longest", type=int, default=3_000, help="leaves longer transcripts out")
-    parser.add_argument("--copying", type=float, default=0.12)
+    parser.add_argument("--whole", type=int, default=12, help="whole transcripts made at a time")
+    parser.add_argument("--short", type=int, default=40, help="short ones with them")
+    parser.add_argument("--openings", type=int, default=50)
+    parser.add_argument("--copying", type=int, default=8)
     parser.add_argument("--report", type=int, default=20, help="steps between lines of the log")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)
@@ -126,7 +138,7 @@ def main():
 
     tokenizer = Tokenizer.from_file(os.path.join(options.tokenizer, "tokenizer.json"))
     encoder = Encoder(tokenizer)
-    model = Decoder(Config(encoder.vocab_size, num_hidden_layers=options.layers))
+    model = Decoder(Config(encoder.vocab_size))
     construct(model, [[tokenizer.token_to_id(phrase) for phrase in BEFORE_A_DIGEST]])
     marker = torch.nn.Linear(model.config.hidden_size, len(MARK_WEIGHTS))
     optimizer = optimizers(model, options.lr)
@@ -160,17 +172,19 @@ def main():
         checkpoint.with_suffix(".tmp").replace(checkpoint)
 
     kind, kinds = categories(encoder, tokenizer)
-    right, seen, losses, markings = defaultdict(int), defaultdict(int), [], []
+    right, seen, losses, markings, pointings, echoes = defaultdict(int), defaultdict(int), [], [], [], []
     saved = time.monotonic()
     # A resumed run draws other tasks: the seed of the stream follows from the step.
-    stream = batches(encoder, options.seed * 1_000_003 + steps, options.batch_tokens, options.copying, longest=options.longest)
-    while tokens < options.tokens:
+    mix = {"whole": options.whole, "short": options.short, "opening": options.openings, "copying": options.copying}
+    stream = batches(encoder, options.seed * 1_000_003 + steps, options.batch_tokens, mix, options.longest)
+    while tokens < min(options.tokens, options.until or options.tokens):
         begun = time.monotonic()
-        ids, weights, marks = next(stream)
-        targets, weight = ids[:, 1:], weights[:, 1:]
+        batch = next(stream)
+        ids, marks = batch.tokens, batch.marks
+        targets, weight = ids[:, 1:], batch.weights[:, 1:]
         chosen = weight > 0
         taps = []
-        logits = model.logits(model.hidden(ids[:, :-1], taps=taps)[chosen])
+        logits = model.logits(model.hidden(ids[:, :-1], taps=taps, chosen=chosen))
         expected, weight = targets[chosen], weight[chosen]
         loss = (F.cross_entropy(logits, expected, reduction="none") * weight).sum() / weight.sum()
         told = marks[:, :-1] != IGNORED
@@ -178,7 +192,10 @@ def main():
         if told.any():
             seen_there = F.rms_norm(taps[MARKED_LAYER][told], (model.config.hidden_size,))
             marking = F.cross_entropy(marker(seen_there), marks[:, :-1][told], torch.tensor(MARK_WEIGHTS))
-        (loss + MARKING * marking).backward()
+        pointing = model.pointing(taps, batch.copies, batch.decisions)
+        sources = torch.cat([_some(batch.copies[:, [0, 2]]), _some(torch.nonzero(ids[:, :-1] != encoder.pad))])
+        echoing = model.echoing(taps, ids, sources)
+        (loss + MARKING * marking + POINTING * pointing + ECHOING * echoing).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         scale = factor(tokens, options)
         for one, own in zip(optimizer, rates):
@@ -191,6 +208,8 @@ def main():
         seconds += time.monotonic() - begun
         losses.append(float(loss.detach()))
         markings.append(float(marking.detach()))
+        pointings.append(float(pointing.detach()))
+        echoes.append(float(echoing.detach()))
         hits = logits.detach().argmax(-1) == expected
         for index, name in enumerate(kinds):
             of_kind = (kind[expected] == index) & (weight >= 1)
@@ -204,11 +223,13 @@ def main():
                 "seconds": round(seconds),
                 "loss": round(sum(losses) / len(losses), 4),
                 "marking": round(sum(markings) / len(markings), 4),
+                "pointing": round(sum(pointings) / len(pointings), 4),
+                "echoing": round(sum(echoes) / len(echoes), 4),
                 "lr": round(scale, 3),
                 **shares,
             }
             print(json.dumps(line), flush=True)
-            right, seen, losses, markings = defaultdict(int), defaultdict(int), [], []
+            right, seen, losses, markings, pointings, echoes = defaultdict(int), defaultdict(int), [], [], [], []
         if time.monotonic() - saved > 120:
             save()
             saved = time.monotonic()

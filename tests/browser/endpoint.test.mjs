@@ -202,6 +202,89 @@ test("all bytes are committed as chunks, each under its own hash, before the exc
   assert.equal(byteCount, bytesOf(result));
 });
 
+test("a larger result keeps exactly one head/tail excerpt of its text", async (t) => {
+  const page = await open(t);
+  await createJob(page);
+  const text = Array.from({ length: 5000 }, (_, n) => `line ${n}`).join("\n");
+  const result = serialized(text);
+  const shown = (await record(page, result)).json();
+  const parts = shown.text.split(
+    /\n\[\.\.\. bytes (\d+) to (\d+) of the complete result are left out; read them with akh_read_tool_output \.\.\.\]\n/,
+  );
+  assert.equal(parts.length, 4, "one excerpt");
+  const [head, start, end, tail] = parts;
+  assert.ok(text.startsWith(head) && text.endsWith(tail));
+  const path = shown.data.path.slice(1);
+  const read = (await send(page, "GET", `${path}?offset=${start}&limit=9`)).json();
+  assert.equal(read.text, result.slice(Number(start), Number(start) + 9));
+  assert.ok(result.slice(Number(end)).startsWith(JSON.stringify(tail).slice(1, -1)));
+});
+
+test("base64 in a text result is text and is bounded", async (t) => {
+  const page = await open(t);
+  await createJob(page);
+  const result = serialized("iVBORw0KGgoAAAANSUhEUgAA".repeat(2000));
+  const shown = await record(page, result);
+  assert.ok(bytesOf(shown.text) <= 16 * KIB);
+  assert.equal(await readAll(page, shown.json().data.path.slice(1)), result);
+});
+
+test("an answer has the members of the contract and no other", async (t) => {
+  const page = await open(t);
+  await createJob(page);
+  const result = resultOf(20_000);
+  const path = await store(page, result);
+  const answer = (await send(page, "GET", `${path}?offset=2&limit=7`)).json();
+  assert.deepEqual(answer, {
+    schema_version: 1,
+    sha256: sha256Of(result),
+    bytes: 20_000,
+    offset: 2,
+    next_offset: 9,
+    done: false,
+    text: "success",
+  });
+  // Without a query: from the start, as much as there may be.
+  const whole = (await send(page, "GET", path)).json();
+  assert.deepEqual([whole.offset, whole.next_offset], [0, 8192]);
+});
+
+test("a read fetches only the chunks it needs: damage elsewhere does not touch it", async (t) => {
+  const page = await open(t);
+  await createJob(page);
+  const lines = Array.from({ length: 40_000 }, (_, n) => `line ${n}`).join("\n");
+  const result = serialized(lines);
+  const path = await store(page, result);
+  // The chunk that holds the end.
+  const tail = Buffer.from(result).subarray(-100).toString();
+  const changed = await page.evaluate(async (tail) => {
+    const settled = (request) =>
+      new Promise((resolve, reject) => {
+        request.onsuccess = () => resolve(request.result);
+        request.onerror = () => reject(request.error);
+      });
+    const database = await settled(indexedDB.open("bounded-evidence"));
+    const values = database.transaction("values", "readwrite").objectStore("values");
+    const keys = (await settled(values.getAllKeys())).filter((key) => key.includes("/chunk/"));
+    let count = 0;
+    for (const key of keys) {
+      const value = await settled(values.get(key));
+      if (new TextDecoder().decode(value).endsWith(tail)) {
+        value[0] ^= 1;
+        await settled(values.put(value, key));
+        count += 1;
+      }
+    }
+    database.close();
+    return count;
+  }, tail);
+  assert.equal(changed, 1);
+  const start = (await send(page, "GET", path)).json();
+  assert.equal(start.text, result.slice(0, 8192));
+  const end = await send(page, "GET", `${path}?offset=${bytesOf(result) - 100}`);
+  assert.deepEqual(end.refusal(), [500, "integrity_failure"]);
+});
+
 test("escapes that grow sixfold are counted as they are sent", async (t) => {
   const page = await open(t);
   await createJob(page);
@@ -309,11 +392,16 @@ test("a job holds at most 128 MiB, identical artifacts counted once", async (t) 
 });
 
 test("when storage is exhausted the call is refused and nothing is half stored", async (t) => {
-  const page = await open(t);
+  const context = await browser.newContext();
+  t.after(() => context.close());
+  const page = await context.newPage();
   const { origin } = new URL(pageUrl);
-  const devtools = await page.context().newCDPSession(page);
-  // Chromium remembers for a while how much room it found: the limit comes before the first write.
-  await devtools.send("Storage.overrideQuotaForOrigin", { origin, quotaSize: 3_000_000 });
+  const devtools = await context.newCDPSession(page);
+  // Chromium remembers for a while how much room it found: the limit comes before the page. It leaves
+  // room for the page's own files.
+  await devtools.send("Storage.overrideQuotaForOrigin", { origin, quotaSize: 4_000_000 });
+  await page.goto(pageUrl);
+  await controlled(page);
   await createJob(page);
   const before = await store(page, resultOf(20_000));
   // Not to be compressed away: a browser may do that.

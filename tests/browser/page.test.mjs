@@ -455,8 +455,9 @@ test("without IndexedDB artifacts stay in memory, and the page says so", async (
 });
 
 test("a used-up quota ends the run, and earlier artifacts stay readable", async () => {
-  // Before the page opens its database: the browser remembers for a while how much room there was.
-  await page.close();
+  // In a profile that has stored nothing: the browser remembers for a while how much room there was.
+  await context.close();
+  context = await browser.newContext({ viewport: { width: 1440, height: 900 } });
   const blank = await context.newPage();
   const session = await context.newCDPSession(blank);
   const origin = new URL(pageUrl).origin;
@@ -556,28 +557,39 @@ test("what has expired is swept when the page opens", async () => {
   await page.waitForFunction(() => document.querySelectorAll(".artifact-choice").length === 0);
 });
 
-test("altered tool output is not shown", async () => {
-  await toolOutput(page);
-  await runToEnd(page);
-  await page.evaluate(async (name) => {
-    const settled = (request) =>
-      new Promise((resolve, reject) => {
-        request.onsuccess = () => resolve(request.result);
-        request.onerror = () => reject(request.error);
-      });
-    const database = await settled(indexedDB.open(name));
-    const values = database.transaction("values", "readwrite").objectStore("values");
-    const [key] = (await settled(values.getAllKeys())).filter((key) => key.includes("/chunk/"));
-    const value = await settled(values.get(key));
-    value[0] ^= 1;
-    await settled(values.put(value, key));
-    database.close();
-  }, DATABASE);
-  await page.reload();
-  await ready(page);
-  await page.locator(".artifact-choice").click();
-  await page.getByText(/none of them are shown/).waitFor();
-});
+for (const part of ["chunk", "artifact"]) {
+  test(`altered tool output is listed and not shown: a changed ${part}`, async () => {
+    await runToEnd(page);
+    await toolOutput(page);
+    await runToEnd(page);
+    await page.evaluate(
+      async ([name, part]) => {
+        const settled = (request) =>
+          new Promise((resolve, reject) => {
+            request.onsuccess = () => resolve(request.result);
+            request.onerror = () => reject(request.error);
+          });
+        const database = await settled(indexedDB.open(name));
+        const values = database.transaction("values", "readwrite").objectStore("values");
+        const isOne = (key) => key.startsWith("tool-output/") && key.includes(`/${part}/`);
+        const [key] = (await settled(values.getAllKeys())).filter(isOne);
+        const value = await settled(values.get(key));
+        value[0] ^= 1;
+        await settled(values.put(value, key));
+        database.close();
+      },
+      [DATABASE, part],
+    );
+    await page.reload();
+    await ready(page);
+    assert.equal(await page.locator(".artifact-choice").count(), 2);
+    await page.locator(".artifact-choice", { hasText: "tool result" }).click();
+    await page.getByText(/none of them are shown/).waitFor();
+    await button(page, "Delete…").click();
+    await button(page, "Delete").click();
+    await page.waitForFunction(() => document.querySelectorAll(".artifact-choice").length === 1);
+  });
+}
 
 test("a database of a newer page is left alone", async () => {
   await page.close();

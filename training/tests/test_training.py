@@ -94,7 +94,7 @@ def test_the_chat_template_is_what_training_sees(tokenizer):
         final = {"role": "assistant", "content": episode.turns[-1].response}
         messages = [*episode.run.messages, final]
         text = template.render(messages=messages, add_generation_prompt=False)
-        tokens = encoder.episode(episode)[0]
+        tokens = encoder.episode(episode).tokens
         assert tokenizer.encode(text, add_special_tokens=False).ids == tokens
         prompt = template.render(messages=messages[:-1], add_generation_prompt=True)
         ids = tokenizer.encode(prompt, add_special_tokens=False).ids
@@ -104,8 +104,23 @@ def test_the_chat_template_is_what_training_sees(tokenizer):
 
 def test_batches_repeat(tokenizer):
     encoder = Encoder(tokenizer)
-    first, second = (next(batches(encoder, 7, 2_000, 0.1, pool=8)) for _ in range(2))
-    assert torch.equal(first[0], second[0]) and torch.equal(first[1], second[1])
+    first, second = (next(batches(encoder, 7, 2_000, {"whole": 4, "short": 4, "opening": 4, "copying": 2})) for _ in range(2))
+    assert torch.equal(first.tokens, second.tokens) and torch.equal(first.weights, second.weights)
+
+
+def test_what_is_copied_is_pointed_at(tokenizer):
+    encoder = Encoder(tokenizer)
+    answers = pointed = 0
+    for seed in range(100):
+        episode = expert.make_episode(seed, short=seed % 2 == 0)
+        item = encoder.episode(episode)
+        assert all(item.tokens[at + 1] == item.tokens[source] and source <= at for at, source in item.copies)
+        if episode.turns[-1].pieces:
+            answers += 1
+            decision = len(item) - len(encoder.final(episode.turns[-1])) - 2
+            first = (decision + 1, item.tokens[decision + 2])
+            pointed += any((at, item.tokens[source]) == first for at, source in item.copies)
+    assert pointed > 0.95 * answers
 
 
 def small_model(tokenizer):
@@ -117,7 +132,8 @@ def small_model(tokenizer):
 
 def test_the_construction_copies_before_any_training(tokenizer):
     encoder, model = small_model(tokenizer)
-    tokens, weights, _ = encoder.episode(expert.make_episode(3))
+    item = encoder.episode(expert.make_episode(3))
+    tokens, weights = item.tokens, item.weights
     with torch.no_grad():
         predicted = model.logits(model.hidden(torch.tensor([tokens])))[0].argmax(-1)
     copies = [i for i in range(1, len(tokens)) if tokens[i] in encoder.pairs and weights[i] > 0]
@@ -132,7 +148,7 @@ def test_transformers_computes_the_same(tokenizer):
     other = transformers.Qwen3ForCausalLM(config).eval()
     other.load_state_dict({f"model.{k}": v for k, v in model.state_dict().items()}, strict=False)
     other.tie_weights()
-    tokens = torch.tensor([encoder.episode(expert.make_episode(5))[0]])
+    tokens = torch.tensor([encoder.episode(expert.make_episode(5)).tokens])
     with torch.no_grad():
         assert torch.allclose(other(tokens).logits, model.logits(model.hidden(tokens)), atol=2e-3)
 

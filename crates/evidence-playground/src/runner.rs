@@ -535,6 +535,11 @@ impl Playground {
                 return None;
             }
         };
+        // The run was reset while it began.
+        if self.phase.get_untracked() == Phase::Ready {
+            self.end_job(session, JobStatus::Cancelled);
+            return None;
+        }
         let content = |message: &Message| message.content.clone();
         self.opening
             .set(session.run.messages().iter().map(content).collect());

@@ -130,7 +130,7 @@ mod tests {
         let script = write(Contract::ToolOutput, &text);
         assert_eq!(problems(&script, &policy, Contract::ToolOutput), []);
         assert_eq!(script_replies(&script).count(), 4);
-        let offset = r#""offset":{{offset:error: \"x\" \\ ‘y’}},"limit":25}"#;
+        let offset = r#""offset":{{offset:error: \"x\" \\ ‘y’}},"limit":23}"#;
         assert!(script.contains(offset), "{script}");
         // What is seen whole needs no read.
         let script = write(Contract::ToolOutput, needle);

@@ -653,6 +653,22 @@ impl<S: Store> ToolOutputs<S> {
             .collect()
     }
 
+    /// The digests of a job's artifacts, also of those whose manifests are not what was written.
+    ///
+    /// # Errors
+    ///
+    /// [`ToolOutputError::Store`].
+    pub async fn artifact_digests(
+        &self,
+        session: &SessionId,
+        job: &JobId,
+    ) -> Result<Vec<Sha256Digest>, ToolOutputError> {
+        let prefix = JobKeys::new(session, job).artifact_prefix();
+        let keys = self.store.list(&prefix).await?;
+        let digest = |key: &Key| key.as_str().strip_prefix(&prefix)?.parse().ok();
+        Ok(keys.iter().filter_map(digest).collect())
+    }
+
     /// Forgets a job and everything that it holds, chunks, manifests, counters, calls and the job
     /// itself, in one transaction. A job that is not there is no error.
     ///

@@ -221,6 +221,20 @@ fn a_chunk_flipped_missing_or_swapped_with_another_jobs_is_an_integrity_failure(
 }
 
 #[test]
+fn a_read_fetches_only_the_chunks_it_needs_and_damage_elsewhere_does_not_touch_it() {
+    let server = Server::start();
+    let (path, result) = server.store(&format!("{}needle", "x".repeat(200_000)));
+    assert!(overwrite(server.root.path(), b"xxneedle", b"xxNeedle") > 0);
+    let start = server.get(&path);
+    assert_eq!(start.json()["text"], result[..8192]);
+    let end = server.get(&format!("{path}?offset=199999"));
+    assert_eq!(
+        (end.status, end.code()),
+        (500, "integrity_failure".to_owned())
+    );
+}
+
+#[test]
 fn a_manifest_that_lies_is_an_integrity_failure() {
     let server = Server::start();
     let (path, result) = server.store(&"x".repeat(20_000));

@@ -38,6 +38,66 @@ fn a_result_of_16_384_bytes_passes_unchanged_and_one_of_16_385_is_stored() {
 }
 
 #[test]
+fn a_larger_result_keeps_exactly_one_head_tail_excerpt_of_its_text() {
+    let server = Server::start();
+    let lines: Vec<String> = (0..5000).map(|number| format!("line {number}")).collect();
+    let text = lines.join("\n");
+    let result = ToolResult::from_text(true, text.clone()).serialize();
+    let shown = server.record(&result).json();
+    let excerpt = shown["text"].as_str().unwrap();
+    let (head, rest) = excerpt.split_once("\n[... bytes ").unwrap();
+    let (positions, tail) = rest
+        .split_once(
+            " of the complete result are left out; read them with akh_read_tool_output ...]\n",
+        )
+        .unwrap();
+    assert!(text.starts_with(head) && text.ends_with(tail));
+    assert!(!tail.contains("[... bytes "), "one excerpt");
+    let (start, end) = positions.split_once(" to ").unwrap();
+    let path = shown["data"]["path"].as_str().unwrap();
+    let read = server.get(&format!("{path}?offset={start}&limit=9")).json();
+    let start: usize = start.parse().unwrap();
+    assert_eq!(read["text"], result[start..start + 9]);
+    let end: usize = end.parse().unwrap();
+    let escaped_tail = serde_json::to_string(tail).unwrap();
+    assert!(result[end..].starts_with(&escaped_tail[1..escaped_tail.len() - 1]));
+}
+
+#[test]
+fn base64_in_a_text_result_is_text_and_is_bounded() {
+    let server = Server::start();
+    let picture = "iVBORw0KGgoAAAANSUhEUgAA".repeat(2000);
+    let result = ToolResult::from_text(true, picture).serialize();
+    let shown = server.record(&result);
+    assert!(shown.body.len() <= 16 * 1024);
+    let path = shown.json()["data"]["path"].as_str().unwrap().to_owned();
+    assert_eq!(server.read_all(&path, 8192), result);
+}
+
+#[test]
+fn an_answer_has_the_members_of_the_contract_and_no_other() {
+    let server = Server::start();
+    let (path, result) = server.store(&"x".repeat(20_000));
+    let answer = server.get(&format!("{path}?offset=2&limit=7")).json();
+    let expected = json!({
+        "schema_version": 1,
+        "sha256": Sha256Digest::of(result.as_bytes()).to_string(),
+        "bytes": result.len(),
+        "offset": 2,
+        "next_offset": 9,
+        "done": false,
+        "text": "success",
+    });
+    assert_eq!(answer, expected);
+    // Without a query: from the start, as much as there may be.
+    let whole = server.get(&path).json();
+    assert_eq!(
+        (whole["offset"].as_u64(), whole["next_offset"].as_u64()),
+        (Some(0), Some(8192))
+    );
+}
+
+#[test]
 fn escapes_that_grow_sixfold_are_counted_as_they_are_sent() {
     let server = Server::start();
     let text = "\u{1}".repeat(3000);

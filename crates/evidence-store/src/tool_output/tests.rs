@@ -483,6 +483,24 @@ fn the_artifacts_of_a_job_are_listed_with_their_sizes() {
 }
 
 #[test]
+fn the_digests_of_a_job_s_artifacts_are_known_also_where_a_manifest_is_damaged() {
+    let outputs = with_job(MemoryStore::new());
+    let result = result_of(20_000, 0);
+    record(&outputs, &result).unwrap();
+    let sha256 = sha256_of(&result);
+    put(
+        outputs.store(),
+        &format!("tool-output/s/j/artifact/{sha256}"),
+        "damaged",
+    );
+    let (s, j) = (session("s"), job("j"));
+    let listed = block_on(outputs.artifacts(&s, &j));
+    assert_eq!(listed, Err(ToolOutputError::Integrity));
+    let digests = block_on(outputs.artifact_digests(&s, &j));
+    assert_eq!(digests, Ok(vec![sha256]));
+}
+
+#[test]
 fn handles_come_from_the_runtime_or_else_from_the_data() {
     let outputs = with_job(MemoryStore::new());
     let result = ToolResult {
