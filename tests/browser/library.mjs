@@ -6,14 +6,17 @@ import { required } from "./chromium.mjs";
 
 const origin = "https://library.test";
 
-/** Opens a page of the library's own origin, with all that it exports as `window.library`. */
-export async function openLibrary(context) {
+/** The builds of the library, by the directory of each. */
+const builds = { plain: () => required("LIBRARY"), processes: () => required("LIBRARY_WITH_PROCESSES") };
+
+/** Opens a page of the library's own origin, with all that this build exports as `window.library`. */
+export async function openLibrary(context, build = "plain") {
   // A second page of a context finds the route there already, and a second route changes nothing.
   await context.route(`${origin}/**`, (route) => {
     const { pathname } = new URL(route.request().url());
     return pathname === "/"
       ? route.fulfill({ contentType: "text/html", body: "<!doctype html><title>library</title>" })
-      : route.fulfill({ path: path.join(required("LIBRARY"), pathname) });
+      : route.fulfill({ path: path.join(builds[build](), pathname) });
   });
   const page = await context.newPage();
   await page.goto(origin);

@@ -753,3 +753,96 @@ for (const colorScheme of ["light", "dark"]) {
     });
   }
 }
+
+/** Chooses the recorded build and starts the run. */
+async function startBuild(tab) {
+  const [sample] = JSON.parse(await readFile(new URL("../../web/samples/recordings.json", import.meta.url)));
+  await tab.locator(`#sample option[value='${sample.file}']`).waitFor({ state: "attached" });
+  await tab.locator("#sample").selectOption(sample.file);
+  await tab.waitForFunction((task) => document.getElementById("task").value === task, sample.task);
+  return sample;
+}
+
+/** What a recording writes to a stream. */
+async function recorded(file, stream) {
+  const lines = await readFile(new URL(`../../web/samples/${file}`, import.meta.url), "utf8");
+  const pieces = lines.trimEnd().split("\n").map(JSON.parse);
+  return pieces.filter(([, to]) => to === stream).map(([, , text]) => text).join("");
+}
+
+test("a recorded build runs as a process: both streams live, what the model has seen of them, and its captures", async () => {
+  const sample = await startBuild(page);
+  assert.match(await page.locator("#script-verdict").innerText(), /7 lines, all valid actions/);
+  await page.locator("button.primary").click();
+  const process = page.locator(".process");
+  await process.locator(".badge", { hasText: /running, \d/ }).waitFor();
+  assert.match(await process.innerText(), /make -k bzip2/);
+  // The first line is there long before the last.
+  await process.locator(".stream-tail", { hasText: "blocksort.c" }).first().waitFor();
+  assert.equal(await page.locator(".captures li").count(), 0);
+  await page.locator(".outcome").waitFor({ timeout: 60_000 });
+  assert.match(await page.locator(".outcome").innerText(), new RegExp(`The build says: ${sample.answer.slice(0, 20)}`));
+
+  assert.equal(await process.locator(".badge").innerText(), "exit code 2");
+  const stderr = await recorded(sample.file, "stderr");
+  const digest = createHash("sha256").update(stderr).digest("hex");
+  const last = JSON.parse(await exact(page.locator("pre.exact[aria-label='What the model saw']").last()));
+  assert.deepEqual([last.stderr.sha256, last.stderr.text], [digest, sample.answer]);
+  const tail = await exact(process.locator(".stream-tail pre").last());
+  assert.ok(stderr.endsWith(tail) && tail.includes("Target 'bzip2' not remade"), tail);
+  assert.match(await process.locator(".stream-head").last().innerText(), /the model has seen [\d,]+ bytes/);
+  assert.ok((await process.locator(".stream-map").last().locator("rect").count()) >= 4);
+
+  const total = Buffer.byteLength(stderr) + Buffer.byteLength(await recorded(sample.file, "stdout"));
+  const captures = page.locator(".captures li");
+  await captures.waitFor();
+  assert.match(await captures.innerText(), new RegExp(`${total.toLocaleString("en")} bytes\\s+kept until`));
+  assert.match(await page.locator(".storage-used").innerText(), /Storage used: [\d,]+ bytes in 1 artifact and 1 capture/);
+  await button(page, "Delete the captured output of process-1").click();
+  assert.match(await page.locator("dialog").innerText(), /What the model saw of it stays/);
+  await button(page, "Delete").click();
+  await captures.waitFor({ state: "detached" });
+  assert.match(await process.innerText(), /not stored \(any more\)/);
+  assert.match(await page.locator(".storage-used").innerText(), /in 1 artifact\./);
+});
+
+test("a process can be stopped, and a run that is reset stops its own; captures outlive both and a reload", async () => {
+  await startBuild(page);
+  const process = page.locator(".process");
+  const started = async () => {
+    await page.locator("button.primary").click();
+    await process.locator(".stream-tail", { hasText: "blocksort.c" }).first().waitFor();
+  };
+  await started();
+  await button(page, "Pause").click();
+  await button(page, "Stop").click();
+  await process.locator(".badge", { hasText: "stopped" }).waitFor();
+  await page.locator(".captures li").first().waitFor();
+  await button(page, "Reset").click();
+  assert.equal(await process.count(), 0);
+  await started();
+  await button(page, "Reset").click();
+  await page.waitForFunction(() => document.querySelectorAll(".captures li").length === 2);
+  await page.reload();
+  await ready(page);
+  await page.waitForFunction(() => document.querySelectorAll(".captures li").length === 2);
+});
+
+test("a process of a tab that is gone is interrupted, and one of a tab that lives is not", async () => {
+  await startBuild(page);
+  await page.locator("button.primary").click();
+  await page.locator(".process .badge", { hasText: "running" }).waitFor();
+  // Another tab opens the same database while it runs; the build comes to its end all the same.
+  const other = await open();
+  await page.bringToFront();
+  await page.locator(".process .badge", { hasText: "exit code 2" }).waitFor({ timeout: 60_000 });
+  await other.bringToFront();
+  await other.locator(".captures li").waitFor();
+  await startBuild(other);
+  await other.locator("button.primary").click();
+  await other.locator(".process .badge", { hasText: "running" }).waitFor();
+  await other.close();
+  const later = await open();
+  await later.locator(".captures li").waitFor();
+  assert.equal(await later.locator(".captures li").count(), 1, "what was interrupted has no capture");
+});

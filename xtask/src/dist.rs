@@ -74,9 +74,9 @@ pub fn write_list(dist: &Path) -> Result<()> {
         }
         let digest = Sha256Digest::of(&fs::read(&file)?);
         writeln!(contents, "{name} {digest}")?;
-        // The samples' index is how they are found when there is no network.
-        if (Part::of(path) == Part::Page && name != SERVICE_WORKER) || name == "samples/index.json"
-        {
+        // The samples' lists are how they are found when there is no network.
+        let is_list = name == "samples/index.json" || name == "samples/recordings.json";
+        if (Part::of(path) == Part::Page && name != SERVICE_WORKER) || is_list {
             page.insert(name, digest.to_string());
         }
     }

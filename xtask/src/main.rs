@@ -10,6 +10,7 @@ mod dist;
 mod page;
 mod process;
 mod project;
+mod record;
 mod serve;
 mod setup;
 mod size;
@@ -69,6 +70,17 @@ enum Command {
         /// Repeats the choices of the run that printed it.
         #[arg(long)]
         seed: Option<u64>,
+    },
+    /// Run a command and write down what it writes and when, for the page to replay.
+    Record {
+        /// The file to write.
+        out: PathBuf,
+        /// The directory to run the command in.
+        #[arg(long, default_value = ".")]
+        directory: PathBuf,
+        /// The command and its arguments.
+        #[arg(required = true, last = true)]
+        argv: Vec<String>,
     },
     /// Print the sizes of what is shipped, and fail where one is over its limit.
     Size,
@@ -133,6 +145,14 @@ fn run(command: Command) -> Result<ExitCode> {
             } else {
                 ExitCode::FAILURE
             })
+        }
+        Command::Record {
+            out,
+            directory,
+            argv,
+        } => {
+            record::record(&directory, &out, &argv)?;
+            Ok(ExitCode::SUCCESS)
         }
         Command::Size => {
             let environment = setup::prepare(&project, size::NEEDS)?;

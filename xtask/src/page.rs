@@ -55,9 +55,18 @@ pub fn build(environment: &Environment) -> Result<()> {
     Ok(())
 }
 
-/// Builds the npm package of evidence-wasm.
+/// Builds evidence-wasm as npm packs it, without and with processes.
 pub fn build_library(environment: &Environment) -> Result<()> {
     let project = environment.project();
+    build_npm(environment, &project.library(), &[])?;
+    build_npm(
+        environment,
+        &project.library_with_processes(),
+        &["--features", "processes"],
+    )
+}
+
+fn build_npm(environment: &Environment, out: &Path, features: &[&str]) -> Result<()> {
     let mut wasm_pack = environment.tool("wasm-pack")?;
     wasm_pack
         .args([
@@ -70,9 +79,33 @@ pub fn build_library(environment: &Environment) -> Result<()> {
             "no-install",
             "--out-dir",
         ])
-        .arg(project.library())
-        .arg(project.root().join("crates/evidence-wasm"));
-    process::run(&mut wasm_pack)
+        .arg(out)
+        .arg(environment.project().root().join("crates/evidence-wasm"))
+        .args(features);
+    process::run(&mut wasm_pack)?;
+    let script = out.join("evidence_wasm.js");
+    fs::write(
+        &script,
+        without_documentation(&fs::read_to_string(&script)?),
+    )?;
+    Ok(())
+}
+
+/// A script that wasm-bindgen wrote, without the documentation of its items: that stands in the
+/// declarations as well, which nobody downloads to run them.
+fn without_documentation(script: &str) -> String {
+    let mut inside = false;
+    let mut kept = String::new();
+    for line in script.lines() {
+        let text = line.trim();
+        inside |= text.starts_with("/**");
+        if !inside {
+            kept.push_str(line);
+            kept.push('\n');
+        }
+        inside &= !text.ends_with("*/");
+    }
+    kept
 }
 
 fn is_newer_than_sources(stamp: &Path, project: &Project) -> Result<bool> {
@@ -108,6 +141,13 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn a_script_loses_the_documentation_of_its_items_and_nothing_else() {
+        let script = "/**\n * What it is.\n */\nexport class A {\n    /** One line. */\n    b() {\n        // c\n    }\n}\n";
+        let bare = "export class A {\n    b() {\n        // c\n    }\n}\n";
+        assert_eq!(without_documentation(script), bare);
+    }
 
     #[test]
     fn the_newest_file_counts_however_deep() {

@@ -42,6 +42,11 @@ impl Project {
         self.target().join("npm/evidence-wasm")
     }
 
+    /// The same with processes.
+    pub fn library_with_processes(&self) -> PathBuf {
+        self.target().join("npm/evidence-wasm-processes")
+    }
+
     /// The tests and benchmarks that Node runs.
     pub fn browser_tests(&self) -> PathBuf {
         self.root.join("tests/browser")

@@ -209,6 +209,7 @@ fn wasm_lints(environment: &Environment, tested: &[PathBuf]) -> Result<Tally> {
         .map(OsStr::new),
     );
     lint(&["--lib", "--bins"], &packages)?;
+    lint(&["--features", "processes"], &[OsStr::new("evidence-wasm")])?;
     Ok(Tally::PASS)
 }
 
@@ -245,7 +246,8 @@ fn page_tests(environment: &Environment) -> Result<Tally> {
     node.args(files_ending(&project.browser_tests(), ".test.mjs")?)
         .env("PAGE_URL", server.url())
         .env("DIST", project.dist())
-        .env("LIBRARY", project.library());
+        .env("LIBRARY", project.library())
+        .env("LIBRARY_WITH_PROCESSES", project.library_with_processes());
     counted(Runner::Node, &mut node)
 }
 

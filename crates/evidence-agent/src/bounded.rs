@@ -7,15 +7,17 @@ use evidence_store::{ArtifactStore, Store};
 
 use crate::action::{ToolCall, ToolName};
 use crate::policy::ToolPolicy;
+use crate::selection::{LinesAndFind, Ranges, Selection};
 use crate::workspace::{ToolError, Workspace};
 
 /// Wraps a workspace: successful results over `max_inline_bytes` are stored and become bounded
 /// observations, range paths are answered from the store, everything else passes unchanged.
 #[derive(Debug)]
-pub struct BoundedEvidenceWorkspace<W, S> {
+pub struct BoundedEvidenceWorkspace<W, S, R = Ranges> {
     workspace: W,
     artifacts: ArtifactStore<S>,
     limits: EvidenceLimits,
+    selection: R,
 }
 
 impl<W: Workspace, S: Store> BoundedEvidenceWorkspace<W, S> {
@@ -25,9 +27,23 @@ impl<W: Workspace, S: Store> BoundedEvidenceWorkspace<W, S> {
             workspace,
             artifacts,
             limits,
+            selection: Ranges,
         }
     }
 
+    /// The same with lines and searches of artifacts, which go beyond the contract: the model is told
+    /// of them, and their paths are answered.
+    pub fn with_lines_and_find(self) -> BoundedEvidenceWorkspace<W, S, LinesAndFind> {
+        BoundedEvidenceWorkspace {
+            workspace: self.workspace,
+            artifacts: self.artifacts,
+            limits: self.limits,
+            selection: LinesAndFind,
+        }
+    }
+}
+
+impl<W: Workspace, S: Store, R: Selection> BoundedEvidenceWorkspace<W, S, R> {
     /// The wrapped workspace.
     pub const fn workspace(&self) -> &W {
         &self.workspace
@@ -80,7 +96,7 @@ pub async fn bound_result<S: Store>(
     })
 }
 
-impl<W: Workspace, S: Store> Workspace for BoundedEvidenceWorkspace<W, S> {
+impl<W: Workspace, S: Store, R: Selection> Workspace for BoundedEvidenceWorkspace<W, S, R> {
     fn policy(&self) -> &ToolPolicy {
         self.workspace.policy()
     }
@@ -93,14 +109,23 @@ impl<W: Workspace, S: Store> Workspace for BoundedEvidenceWorkspace<W, S> {
         self.workspace.modified_files()
     }
 
+    fn instructions(&self) -> String {
+        let instructions = self.workspace.instructions();
+        match self.selection.instructions(&self.limits) {
+            Some(selection) => format!("{instructions}\n{selection}"),
+            None => instructions,
+        }
+    }
+
     async fn execute(&mut self, call: &ToolCall) -> Result<String, ToolError> {
         if call.path().is_some_and(range::is_artifact_path) {
             return match call {
-                ToolCall::ReadFile { path } => self
-                    .artifacts
-                    .read_range(path, self.limits.max_range_bytes())
-                    .await
-                    .map_err(|refusal| ToolError::Refused(refusal.to_string())),
+                ToolCall::ReadFile { path } => {
+                    let Self {
+                        artifacts, limits, ..
+                    } = self;
+                    self.selection.read(artifacts, path, limits).await
+                }
                 // The namespace can be read and nothing else.
                 _ => Err(ToolError::Refused("path is not accessible".to_owned())),
             };

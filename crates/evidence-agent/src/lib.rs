@@ -22,6 +22,7 @@ pub mod process;
 mod prompt;
 mod run;
 mod script;
+mod selection;
 mod tool_output;
 pub mod workspace;
 
@@ -34,5 +35,6 @@ pub use policy::ToolPolicy;
 pub use prompt::system_prompt;
 pub use run::{Run, RunEvent, RunOutcome, StepEvent, StopReason, error_line};
 pub use script::{ScriptedGenerator, script_replies};
+pub use selection::{LinesAndFind, Ranges, Selection};
 pub use tool_output::{EnvelopeGenerator, ToolOutputWorkspace};
 pub use workspace::{ToolError, ToolWorkspace, Workspace};

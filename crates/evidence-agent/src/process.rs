@@ -9,7 +9,7 @@ mod child;
 mod live;
 
 use std::collections::BTreeMap;
-use std::future::Future;
+use std::future::{Future, ready};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,7 +21,9 @@ use evidence_core::process::{
 };
 use evidence_core::{Generation, JobId, ProcessId, SessionId, ToolCallId, ToolResult};
 use evidence_store::tool_output::processes::{Begun, EndedProcess, Observation};
+use evidence_store::tool_output::retention::RunningProcess;
 use evidence_store::{MaybeSend, MaybeSync, Outcome, Store, ToolOutputError, ToolOutputs};
+use futures_util::lock::Mutex as AsyncMutex;
 
 #[cfg(not(target_arch = "wasm32"))]
 pub use self::child::ChildProcesses;
@@ -53,6 +55,13 @@ pub trait Launcher: MaybeSend + MaybeSync + 'static {
         process: LiveProcess,
         ended: Task,
     ) -> impl Future<Output = Result<(), String>> + MaybeSend;
+
+    /// Whether another host of this generation may still run its processes. Where a store has one
+    /// host at a time, every other is gone.
+    fn is_alive(&self, generation: &Generation) -> impl Future<Output = bool> + MaybeSend {
+        let _ = generation;
+        ready(false)
+    }
 }
 
 /// A call of a process tool.
@@ -151,6 +160,26 @@ impl ProcessTools for NoProcesses {
     }
 }
 
+/// Processes where there may be some.
+impl<P: ProcessTools> ProcessTools for Option<P> {
+    fn tools(&self) -> &'static [ToolName] {
+        self.as_ref().map_or(&[], ProcessTools::tools)
+    }
+
+    async fn call(
+        &self,
+        session: &SessionId,
+        job: &JobId,
+        id: Option<&ToolCallId>,
+        call: &ProcessCall,
+    ) -> Result<Outcome, ProcessError> {
+        match self {
+            Some(processes) => processes.call(session, job, id, call).await,
+            None => Err(ProcessError::NoProcesses),
+        }
+    }
+}
+
 /// Starts only the exact argument lists that an operator named beforehand.
 #[derive(Debug, Clone)]
 pub struct AllowList<P> {
@@ -186,13 +215,33 @@ impl<P: ProcessTools> ProcessTools for AllowList<P> {
     }
 }
 
+/// A process as it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProcessView {
+    /// Where it stands.
+    pub status: ProcessStatus,
+    /// What it wrote; none where that is not available (yet, or any more).
+    pub output: Option<ProcessOutput>,
+}
+
+/// What is captured of a process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProcessOutput {
+    /// What is known of it.
+    pub facts: ProcessFacts,
+    /// The captured standard output.
+    pub stdout: Vec<u8>,
+    /// The captured standard error.
+    pub stderr: Vec<u8>,
+}
+
 /// Whose process it is, and which.
 type Owned = (SessionId, JobId, ProcessId);
 
 /// The processes of one host: one program or page, from its start to its end.
 ///
-/// A store has one host at a time; another must not open it before the first is gone, or it takes the
-/// processes of the first for interrupted ones.
+/// It takes the running processes of every other host that is not [alive](Launcher::is_alive) for
+/// interrupted ones, when it is opened and when one is asked for.
 #[derive(Debug)]
 pub struct ProcessHost<S, L> {
     inner: Arc<Inner<S, L>>,
@@ -214,6 +263,9 @@ struct Inner<S, L> {
     now_ms: fn() -> u64,
     calls: AtomicU64,
     live: Mutex<BTreeMap<Owned, LiveProcess>>,
+    /// Held while something is recorded. All of it changes its job's counters: at once, a hundred
+    /// processes would get into each other's way again and again.
+    recording: AsyncMutex<()>,
 }
 
 impl<S: Store + 'static, L: Launcher> ProcessHost<S, L> {
@@ -230,9 +282,25 @@ impl<S: Store + 'static, L: Launcher> ProcessHost<S, L> {
         generation: Generation,
         now_ms: fn() -> u64,
     ) -> Result<Self, ToolOutputError> {
-        outputs
-            .interrupt_processes_of_others(&generation, now_ms())
-            .await?;
+        for process in outputs.running_processes().await? {
+            let RunningProcess {
+                session,
+                job,
+                process_id,
+                generation: host,
+            } = &process;
+            if *host == generation || launcher.is_alive(host).await {
+                continue;
+            }
+            match outputs
+                .interrupt_process(session, job, process_id, now_ms())
+                .await
+            {
+                // Its job was deleted meanwhile, or its records are damaged and stay so.
+                Err(ToolOutputError::Unavailable | ToolOutputError::Integrity) => {}
+                interrupted => drop(interrupted?),
+            }
+        }
         let inner = Inner {
             outputs,
             launcher,
@@ -240,6 +308,7 @@ impl<S: Store + 'static, L: Launcher> ProcessHost<S, L> {
             now_ms,
             calls: AtomicU64::new(0),
             live: Mutex::default(),
+            recording: AsyncMutex::default(),
         };
         Ok(Self {
             inner: Arc::new(inner),
@@ -269,6 +338,43 @@ impl<S: Store + 'static, L: Launcher> ProcessHost<S, L> {
         outcome
     }
 
+    /// A process as it stands now, for people to watch: all that is captured of it, and not a part that
+    /// a call observed. Nothing is recorded.
+    ///
+    /// # Errors
+    ///
+    /// [`ToolOutputError`]; the owner is checked as in a call.
+    pub async fn view(
+        &self,
+        session: &SessionId,
+        job: &JobId,
+        process_id: &ProcessId,
+    ) -> Result<ProcessView, ToolOutputError> {
+        let owned = (session.clone(), job.clone(), process_id.clone());
+        let seen = self.inner.look(&owned).await?;
+        let facts = match &seen {
+            Seen::Live { facts, .. } | Seen::Stored(facts) => facts,
+            Seen::Unavailable(status) => {
+                return Ok(ProcessView {
+                    status: *status,
+                    output: None,
+                });
+            }
+        };
+        let bytes = |stream| {
+            self.inner
+                .bytes(&owned, &seen, stream, 0..facts.stream(stream).bytes)
+        };
+        Ok(ProcessView {
+            status: facts.status,
+            output: Some(ProcessOutput {
+                facts: facts.clone(),
+                stdout: bytes(Stream::Stdout).await?,
+                stderr: bytes(Stream::Stderr).await?,
+            }),
+        })
+    }
+
     async fn start(
         &self,
         session: &SessionId,
@@ -282,10 +388,12 @@ impl<S: Store + 'static, L: Launcher> ProcessHost<S, L> {
             let answered = inner.outputs.answered_call(session, job, id, request);
             return answered.await?.ok_or(ProcessError::TooMany);
         }
+        let recording = inner.recording.lock().await;
         let begun = inner
             .outputs
             .begin_process(session, job, id, request, &inner.generation)
             .await?;
+        drop(recording);
         let (process_id, outcome) = match begun {
             Begun::Answered(outcome) => return Ok(outcome),
             Begun::New {
@@ -309,6 +417,7 @@ impl<S: Store + 'static, L: Launcher> ProcessHost<S, L> {
         };
         inner.live().remove(&owned);
         let failed = ToolResult::from_text(false, sentence);
+        let _recording = inner.recording.lock().await;
         let abandoned = inner
             .outputs
             .abandon_process(session, job, id, &owned.2, &failed);
@@ -329,6 +438,7 @@ impl<S: Store + 'static, L: Launcher> ProcessHost<S, L> {
         }
         let owned = (session.clone(), job.clone(), arguments.process_id.clone());
         let observation = self.inner.observe(&owned, arguments).await?;
+        let _recording = self.inner.recording.lock().await;
         let recorded = outputs.record_observation(session, job, id, request, observation);
         Ok(recorded.await?)
     }
@@ -360,6 +470,7 @@ impl<S: Store + 'static, L: Launcher> ProcessHost<S, L> {
             cursors: None,
         };
         let observation = inner.observe(&owned, &poll).await?;
+        let _recording = inner.recording.lock().await;
         let recorded = inner
             .outputs
             .record_observation(session, job, id, request, observation);
@@ -405,7 +516,7 @@ enum Seen {
     },
     /// It has ended: in the store.
     Stored(ProcessFacts),
-    /// It has ended, and they are not there (any more).
+    /// They are not there: another host runs it, or it has ended and they were not stored or are gone.
     Unavailable(ProcessStatus),
 }
 
@@ -437,6 +548,7 @@ impl<S: Store + 'static, L: Launcher> Inner<S, L> {
             stdout: stdout.into(),
             stderr: stderr.into(),
         };
+        let _recording = self.recording.lock().await;
         let finished = self
             .outputs
             .finish_process(session, job, &ended, (self.now_ms)())
@@ -470,7 +582,11 @@ impl<S: Store + 'static, L: Launcher> Inner<S, L> {
         }
         let mut record = self.outputs.process(session, job, process_id).await?;
         if record.status == ProcessStatus::Running {
-            // Nobody here runs it.
+            let host = &record.generation;
+            if *host != self.generation && self.launcher.is_alive(host).await {
+                return Ok(Seen::Unavailable(record.status));
+            }
+            // Nobody runs it.
             record = self
                 .outputs
                 .interrupt_process(session, job, process_id, (self.now_ms)())

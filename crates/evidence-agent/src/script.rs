@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 
-use evidence_core::{ArtifactId, JobId, SessionId, Sha256Digest};
-use evidence_store::{ArtifactStore, Store, ToolOutputs};
+use evidence_core::process::Stream;
+use evidence_core::{ArtifactId, JobId, ProcessId, SessionId, Sha256Digest};
+use evidence_store::{ArtifactStore, Store, ToolOutputError, ToolOutputs};
 
 use crate::generator::{Generator, GeneratorError};
-use crate::message::Message;
+use crate::message::{Message, Role};
 
 /// Gives prepared replies, one a step. Placeholders stand for what is not known beforehand. Under
 /// contract A:
@@ -17,7 +18,11 @@ use crate::message::Message;
 /// Under contract B:
 ///
 /// - `{{sha256}}`: the digest in the newest reference of the conversation;
-/// - `{{offset:TEXT}}`: where the first `TEXT` begins in that tool output.
+/// - `{{offset:TEXT}}`: where the first `TEXT` begins in that tool output;
+/// - `{{process_id}}`: the newest process of the conversation;
+/// - `{{next:STREAM}}`: where its newest cursor poll says to go on in `stdout` or `stderr`; 0 before one;
+/// - `{{stdout:TEXT}}`, `{{stderr:TEXT}}`: where the first `TEXT` begins in that stream of it, once the
+///   process has ended.
 ///
 /// `TEXT` is written as inside a JSON string.
 #[derive(Debug)]
@@ -30,7 +35,7 @@ pub struct ScriptedGenerator<S> {
 #[derive(Debug)]
 enum Source<S> {
     Artifacts(ArtifactStore<S>),
-    ToolOutputs(ToolOutputs<S>, SessionId),
+    ToolOutputs(ToolOutputs<S>, SessionId, JobId),
 }
 
 /// The replies of a script as people write it, each with its line from 1: one JSON action a line.
@@ -55,15 +60,17 @@ impl<S: Store> ScriptedGenerator<S> {
         }
     }
 
-    /// Replies in order; `{{offset:…}}` looks into the tool output of `session`.
+    /// Replies in order; `{{offset:…}}` looks into the tool output of `session`, `{{stderr:…}}` into
+    /// the processes of `job`, the current one.
     pub fn with_tool_outputs(
         replies: impl IntoIterator<Item = impl Into<String>>,
         outputs: ToolOutputs<S>,
         session: SessionId,
+        job: JobId,
     ) -> Self {
         Self {
             replies: replies.into_iter().map(Into::into).collect(),
-            source: Source::ToolOutputs(outputs, session),
+            source: Source::ToolOutputs(outputs, session, job),
         }
     }
 
@@ -89,9 +96,31 @@ impl<S: Store> ScriptedGenerator<S> {
                 (Source::ToolOutputs(..), None) if placeholder == "sha256" => {
                     filled.push_str(&newest_reference(messages)?.1.to_string());
                 }
-                (Source::ToolOutputs(outputs, session), Some(("offset", text))) => {
+                (Source::ToolOutputs(outputs, session, _), Some(("offset", text))) => {
                     let offset = find_in_tool_output(outputs, session, messages, text).await?;
                     filled.push_str(&offset.to_string());
+                }
+                (Source::ToolOutputs(..), None) if placeholder == "process_id" => {
+                    filled.push_str(newest_process(messages)?.as_str());
+                }
+                (Source::ToolOutputs(..), Some(("next", "stdout"))) => {
+                    filled.push_str(&next_offset(messages, Stream::Stdout).to_string());
+                }
+                (Source::ToolOutputs(..), Some(("next", "stderr"))) => {
+                    filled.push_str(&next_offset(messages, Stream::Stderr).to_string());
+                }
+                (
+                    Source::ToolOutputs(outputs, session, job),
+                    Some((name @ ("stdout" | "stderr"), text)),
+                ) => {
+                    let stream = if name == "stdout" {
+                        Stream::Stdout
+                    } else {
+                        Stream::Stderr
+                    };
+                    let process = newest_process(messages)?;
+                    let bytes = capture(outputs, (session, job, &process), stream).await?;
+                    filled.push_str(&find(&bytes, &as_written(text)?)?.to_string());
                 }
                 // Braces that are part of a reply, for example of nested JSON.
                 _ => {
@@ -113,11 +142,7 @@ async fn find_in_artifact<S: Store>(
     messages: &[Message],
     text: &str,
 ) -> Result<(usize, usize), GeneratorError> {
-    let wanted: String = serde_json::from_str(&format!("\"{text}\"")).map_err(|_| {
-        GeneratorError(format!(
-            "the script's {{{{find:{text}}}}} is not text as JSON writes it"
-        ))
-    })?;
+    let wanted = as_written(text)?;
     let (_, bytes) = artifacts
         .read(newest_artifact(messages)?)
         .await
@@ -127,6 +152,66 @@ async fn find_in_artifact<S: Store>(
             ))
         })?;
     Ok((find(&bytes, &wanted)?, wanted.len()))
+}
+
+/// The text that stands in a placeholder as inside a JSON string.
+fn as_written(text: &str) -> Result<String, GeneratorError> {
+    serde_json::from_str(&format!("\"{text}\"")).map_err(|_| {
+        GeneratorError(format!(
+            "the script looks for {text}, which is not text as JSON writes it"
+        ))
+    })
+}
+
+/// All that is captured of a stream of a process that has ended.
+async fn capture<S: Store>(
+    outputs: &ToolOutputs<S>,
+    (session, job, process): (&SessionId, &JobId, &ProcessId),
+    stream: Stream,
+) -> Result<Vec<u8>, GeneratorError> {
+    let unreadable = |error: ToolOutputError| {
+        GeneratorError(format!("the script looks into {process}: {error}"))
+    };
+    let record = outputs
+        .process(session, job, process)
+        .await
+        .map_err(unreadable)?;
+    let facts = record.facts(process.clone()).ok_or_else(|| {
+        GeneratorError(format!(
+            "the script looks into {process}, whose output is not stored (yet)"
+        ))
+    })?;
+    let range = 0..facts.stream(stream).bytes;
+    let bytes = outputs.read_capture(session, job, &facts, stream, range);
+    Ok(bytes.await.map_err(unreadable)?.to_vec())
+}
+
+/// The newest process that the model has read of.
+fn newest_process(messages: &[Message]) -> Result<ProcessId, GeneratorError> {
+    let process = |message: &Message| {
+        let (_, rest) = message.content.rsplit_once("\"process_id\":\"")?;
+        rest.split_once('"')?.0.parse().ok()
+    };
+    // What the script itself wrote is no evidence of a process.
+    let results = messages
+        .iter()
+        .rev()
+        .filter(|message| message.role == Role::User);
+    results.clone().find_map(process).ok_or_else(|| {
+        GeneratorError("the script names a process before any was started".to_owned())
+    })
+}
+
+/// Where the newest cursor poll says to go on.
+fn next_offset(messages: &[Message], stream: Stream) -> u64 {
+    let next = |message: &Message| {
+        let cursor = message.content.split_once("{\"cursor_mode\":true,")?.1;
+        let stream = format!("\"{}\":{{\"sha256\":\"", stream.as_str());
+        let (_, slice) = cursor.split_once(&stream)?;
+        let (_, rest) = slice.split_once("\"next_offset\":")?;
+        rest.split_once(',')?.0.parse().ok()
+    };
+    messages.iter().rev().find_map(next).unwrap_or(0)
 }
 
 /// Where `text` begins in the newest tool output. It stands there as it stands in the script: as

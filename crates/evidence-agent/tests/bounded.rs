@@ -7,7 +7,7 @@ use bytes::Bytes;
 use evidence_agent::workspace::{MemoryTree, ToolWorkspace};
 use evidence_agent::{
     AgentLimits, BoundedEvidenceWorkspace, Run, ScriptedGenerator, StopReason, ToolCall, ToolError,
-    ToolPolicy, Workspace, script_replies,
+    ToolPolicy, Workspace, script_replies, system_prompt,
 };
 use evidence_core::{ArtifactDescriptor, EvidenceLimits};
 use evidence_store::{ArtifactStore, Batch, Key, MemoryStore, Store, StoreError};
@@ -303,4 +303,125 @@ proptest! {
         }
         prop_assert_eq!(whole, text);
     }
+}
+
+const LOG_LINES: usize = 60;
+
+fn log() -> String {
+    let line = |number| format!("line {number}: warning: unused\r\n");
+    let mut log: String = (1..=LOG_LINES).map(line).collect();
+    log.push_str("error[E0282]: type annotations needed");
+    log
+}
+
+#[test]
+fn lines_and_find_are_malformed_and_unmentioned_unless_they_are_asked_for() {
+    let log = log();
+    let store = Arc::<MemoryStore>::default();
+    let mut workspace = bounded(store, &[("log", &log)], EvidenceLimits::default());
+    assert_eq!(
+        workspace.instructions(),
+        system_prompt(&ToolPolicy::default())
+    );
+    read(&mut workspace, "log").unwrap();
+    let id = ArtifactDescriptor::of(&log).artifact_id;
+    for request in [
+        "lines/1-2",
+        "find/error",
+        "find/error?after=0",
+        "lines/",
+        "find/",
+    ] {
+        let path = format!(".tool-artifacts/{id}/{request}");
+        let error = read(&mut workspace, &path).unwrap_err();
+        assert_eq!(error.to_string(), "artifact range path is malformed");
+    }
+}
+
+/// But for what is added, a run with lines and searches is the contract's to the byte.
+#[test]
+fn observations_ranges_and_refusals_are_the_same_with_lines_and_find() {
+    let log = log();
+    let other = ArtifactDescriptor::of("other").artifact_id;
+    let id = ArtifactDescriptor::of(&log).artifact_id;
+    let namespace = format!(".tool-artifacts/{id}");
+    let mut paths = vec![
+        "log".to_owned(),
+        "small".to_owned(),
+        "missing".to_owned(),
+        ".tool-artifacts/".to_owned(),
+        namespace.clone(),
+        format!(".tool-artifacts/{other}/bytes/0-4"),
+    ];
+    for range in [
+        "0-512",
+        "0-513",
+        "9-9",
+        "0-99999",
+        "a-b",
+        "0-4/lines/1-2",
+        "0-4?after=1",
+    ] {
+        paths.push(format!("{namespace}/bytes/{range}"));
+    }
+    let files = [("log", log.as_str()), ("small", "small")];
+    let store = || Arc::<MemoryStore>::default();
+    let mut off = bounded(store(), &files, EvidenceLimits::default());
+    let mut on = bounded(store(), &files, EvidenceLimits::default()).with_lines_and_find();
+    for path in &paths {
+        assert_eq!(read(&mut on, path), read(&mut off, path), "{path}");
+    }
+    assert_eq!(on.available_tools(), off.available_tools());
+    let write = ToolCall::WriteFile {
+        path: format!("{namespace}/lines/1-2"),
+        content: String::new(),
+    };
+    let error = block_on(on.execute(&write)).unwrap_err();
+    assert_eq!(error.to_string(), "path is not accessible");
+}
+
+#[test]
+fn a_run_that_is_told_of_lines_and_find_reads_by_them() {
+    let log = log();
+    let store = Arc::<MemoryStore>::default();
+    let limits = EvidenceLimits::default();
+    let mut workspace = bounded(store, &[("log", &log)], limits).with_lines_and_find();
+    let replies = [
+        r#"{"tool":"read_file","path":"log"}"#,
+        r#"{"tool":"read_file","path":".tool-artifacts/{{artifact_id}}/find/error%5B"}"#,
+        r#"{"tool":"read_file","path":".tool-artifacts/{{artifact_id}}/lines/60-61"}"#,
+        r#"{"tool":"read_file","path":".tool-artifacts/{{artifact_id}}/lines/1-61"}"#,
+        r#"{"tool":"read_file","path":".tool-artifacts/{{artifact_id}}/lines/60-62"}"#,
+        r#"{"final":"done"}"#,
+    ];
+    let mut generator = ScriptedGenerator::new(replies, workspace.artifacts().clone());
+    let run = Run::new("Find the error.", &workspace, AgentLimits::default());
+    let told = run.messages()[0].content.clone();
+    let contract = system_prompt(&ToolPolicy::default());
+    let added = told.strip_prefix(&contract).unwrap();
+    assert!(added.contains("/lines/120-135") && added.contains("?after=<next_after>"));
+
+    let outcome = block_on(run.to_end(&mut workspace, &mut generator, &mut |_| {}));
+    assert_eq!(outcome.reason, StopReason::Completed);
+    let result = |step: usize| outcome.events[step - 1].result.as_deref().unwrap();
+    let at = log.find("error[").unwrap();
+    let found = json_after("Artifact find:\n", result(2));
+    assert_eq!(found["hit_count"], 1);
+    assert_eq!(
+        found["hits"].to_string(),
+        format!("[{{\"line\":61,\"range\":[{at},{}]}}]", at + 6)
+    );
+    let lines = json_after("Artifact lines:\n", result(3));
+    assert_eq!(
+        lines["data"],
+        "line 60: warning: unused\r\nerror[E0282]: type annotations needed"
+    );
+    // What is larger than a range is cut and is not externalized again.
+    let lines = json_after("Artifact lines:\n", result(4));
+    assert_eq!(lines["data"], log[..512]);
+    assert_eq!(lines["lines_range"][1], log.len());
+    assert_eq!(
+        result(5),
+        "error: artifact lines exceed the stored line count of 61"
+    );
 }

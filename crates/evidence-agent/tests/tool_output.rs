@@ -143,6 +143,7 @@ fn a_script_names_the_newest_tool_output_and_where_a_text_begins_in_it() {
         ],
         ToolOutputs::new(Arc::clone(&store)),
         session(),
+        "j".parse().unwrap(),
     );
     let (run, outcome) = run(&mut workspace, &mut generator);
     assert_eq!(outcome.r#final.as_deref(), Some("{{done}}"), "{outcome:?}");

@@ -1,9 +1,11 @@
 //! `bounded-evidence bench`: the numbers that the project promises, measured.
 
+mod find;
 mod store;
 
 use std::io::Write as _;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
@@ -22,6 +24,8 @@ pub struct Arguments {
 enum Promise {
     /// Storing and reading tool output natively (contract B).
     Store,
+    /// Searching an artifact natively, where lines and searches are answered.
+    Find,
 }
 
 /// Prints what was measured. Exits with 1 when a number is over its limit.
@@ -32,6 +36,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     let figures = match arguments.promise {
         Some(Promise::Store) => store::measure()?,
+        Some(Promise::Find) => find::measure()?,
         // Without arguments there is help.
         None => Vec::new(),
     };
@@ -52,6 +57,12 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// Of at least one time, in seconds.
+fn median(mut values: Vec<Duration>) -> f64 {
+    values.sort_unstable();
+    values[values.len() / 2].as_secs_f64()
 }
 
 /// A measured ratio and the most that it may be.

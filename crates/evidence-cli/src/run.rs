@@ -8,8 +8,8 @@ use anyhow::Context as _;
 use clap::Args;
 use evidence_agent::workspace::{DirectoryTree, HostCommands, ToolWorkspace, Unattended};
 use evidence_agent::{
-    AgentLimits, BoundedEvidenceWorkspace, Generator, Run, RunEvent, ScriptedGenerator, ToolPolicy,
-    Workspace, script_replies,
+    AgentLimits, BoundedEvidenceWorkspace, Generator, Run, RunEvent, RunOutcome, ScriptedGenerator,
+    ToolPolicy, Workspace, script_replies,
 };
 use evidence_core::EvidenceLimits;
 use evidence_store::{ArtifactStore, DirectoryStore, Scope};
@@ -75,6 +75,9 @@ pub struct Arguments {
     /// The most bytes of one range.
     #[arg(long, default_value_t = 512)]
     max_range_bytes: i64,
+    /// Let the model also read artifacts by lines and search them, which goes beyond the contract.
+    #[arg(long)]
+    lines_and_find: bool,
     /// The most replies.
     #[arg(long, default_value_t = 8)]
     max_steps: i64,
@@ -142,27 +145,55 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             .await
             .with_context(|| format!("cannot use {}", arguments.artifacts.display()))?;
         let artifacts = ArtifactStore::new(store, run_scope()?);
-        let mut workspace = BoundedEvidenceWorkspace::new(tools, artifacts.clone(), limits);
-        let run = Run::new(&arguments.task, &workspace, agent_limits);
-        #[cfg(feature = "model")]
-        if let Some(folder) = &arguments.model {
-            let tools = workspace.available_tools();
-            let constrained_to = (!arguments.unconstrained).then_some(tools.as_slice());
-            let mut generator = model::generator(folder, arguments.backend, constrained_to).await?;
-            return print_run(run, &mut workspace, &mut generator).await;
+        let workspace = BoundedEvidenceWorkspace::new(tools, artifacts.clone(), limits);
+        let outcome = if arguments.lines_and_find {
+            let workspace = workspace.with_lines_and_find();
+            run_with(arguments, workspace, artifacts, &script, agent_limits).await?
+        } else {
+            run_with(arguments, workspace, artifacts, &script, agent_limits).await?
+        };
+        let mut summary = serde_json::to_value(&outcome)?;
+        if let Value::Object(summary) = &mut summary {
+            // Every event has been printed.
+            summary.remove("events");
         }
-        let replies = script_replies(&script).map(|(_, reply)| reply);
-        let mut generator = ScriptedGenerator::new(replies, artifacts);
-        print_run(run, &mut workspace, &mut generator).await
+        print(&Line::Outcome(&summary)).context("cannot print the outcome")?;
+        Ok(if outcome.completed {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        })
     })
 }
 
-/// Runs to the end, printing each event and the outcome.
-async fn print_run(
-    run: Run,
-    workspace: &mut impl Workspace,
-    generator: &mut impl Generator,
-) -> anyhow::Result<ExitCode> {
+/// Runs the loop with the model that was chosen, else with the script.
+async fn run_with(
+    arguments: &Arguments,
+    workspace: impl Workspace,
+    artifacts: ArtifactStore<DirectoryStore>,
+    script: &str,
+    limits: AgentLimits,
+) -> anyhow::Result<RunOutcome> {
+    #[cfg(feature = "model")]
+    if let Some(folder) = &arguments.model {
+        let tools = workspace.available_tools();
+        let constrained_to = (!arguments.unconstrained).then_some(tools.as_slice());
+        let generator = model::generator(folder, arguments.backend, constrained_to).await?;
+        return run_printing(&arguments.task, workspace, generator, limits).await;
+    }
+    let replies = script_replies(script).map(|(_, reply)| reply);
+    let generator = ScriptedGenerator::new(replies, artifacts);
+    run_printing(&arguments.task, workspace, generator, limits).await
+}
+
+/// Runs to the end and prints each step.
+async fn run_printing(
+    task: &str,
+    mut workspace: impl Workspace,
+    mut generator: impl Generator,
+    limits: AgentLimits,
+) -> anyhow::Result<RunOutcome> {
+    let run = Run::new(task, &workspace, limits);
     let mut printed = Ok(());
     let mut observe = |event: RunEvent<'_>| {
         if let RunEvent::Step(event) = event
@@ -171,17 +202,9 @@ async fn print_run(
             printed = print(&Line::Step(event));
         }
     };
-    let outcome = run.to_end(workspace, generator, &mut observe).await;
+    let outcome = run
+        .to_end(&mut workspace, &mut generator, &mut observe)
+        .await;
     printed.context("cannot print an event")?;
-    let mut summary = serde_json::to_value(&outcome)?;
-    if let Value::Object(summary) = &mut summary {
-        // Every event has been printed.
-        summary.remove("events");
-    }
-    print(&Line::Outcome(&summary)).context("cannot print the outcome")?;
-    Ok(if outcome.completed {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(outcome)
 }

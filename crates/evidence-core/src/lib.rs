@@ -9,6 +9,8 @@
 //!   [`cursor`], checks of the whole [`envelope`], whose output it is ([`job`]), what is seen of a
 //!   running [`process`], and when what was stored expires ([`retention`]).
 //!
+//! Beyond both, and only where a host asks for it, a [`selection`] by lines or by a search.
+//!
 //! This crate knows nothing of files, databases, clocks, randomness or asynchrony: bytes and numbers
 //! come in, bytes and decisions go out. Every other crate of the project calls these rules; none
 //! restates one.
@@ -30,6 +32,7 @@ pub mod process;
 pub mod range;
 pub mod raw_json;
 pub mod retention;
+pub mod selection;
 pub mod tool_output;
 pub mod tool_result;
 

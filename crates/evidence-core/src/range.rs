@@ -199,7 +199,8 @@ pub fn enclosing_range(text: &str, range: Range<usize>) -> Range<usize> {
     start..text.ceil_char_boundary(range.end).max(start)
 }
 
-fn is_decimal(digits: &str) -> bool {
+/// Whether these are digits, any number of them but none.
+pub(crate) fn is_decimal(digits: &str) -> bool {
     !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit())
 }
 
@@ -208,7 +209,7 @@ fn without_leading_zeros(digits: &str) -> &str {
 }
 
 /// Compares two decimal numbers of any length.
-fn compare_decimal(a: &str, b: &str) -> Ordering {
+pub(crate) fn compare_decimal(a: &str, b: &str) -> Ordering {
     let (a, b) = (without_leading_zeros(a), without_leading_zeros(b));
     a.len().cmp(&b.len()).then_with(|| a.cmp(b))
 }

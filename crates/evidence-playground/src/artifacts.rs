@@ -9,7 +9,8 @@ use evidence_core::range::RangePath;
 use evidence_core::retention::OwnerState;
 use evidence_core::tool_output::{Handles, excerpt_ranges};
 use evidence_core::{
-    ArtifactDescriptor, ArtifactId, EvidenceLimits, JobId, Sha256Digest, ToolOutputRef, ToolResult,
+    ArtifactDescriptor, ArtifactId, EvidenceLimits, JobId, ProcessId, Sha256Digest, ToolOutputRef,
+    ToolResult,
 };
 use evidence_store::{ArtifactError, ToolOutputError};
 use leptos::prelude::*;
@@ -58,6 +59,19 @@ pub struct Kept {
     pub byte_count: u64,
     /// How long it is kept.
     pub until: Until,
+}
+
+/// What was captured of a process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptCapture {
+    /// Of which job.
+    pub job: JobId,
+    /// Of which process.
+    pub process_id: ProcessId,
+    /// The bytes of both streams.
+    pub byte_count: u64,
+    /// How long it is kept, in milliseconds since 1970.
+    pub expires_at_ms: u64,
 }
 
 /// How long an artifact is kept.
@@ -185,7 +199,7 @@ impl Playground {
     /// Opens the store and keeps the list fresh while other tabs change it.
     pub fn open_storage(self) {
         spawn_local(async move {
-            match storage::open().await {
+            match storage::open(self.recording).await {
                 Ok(opened) => {
                     self.not_kept.set(opened.not_kept);
                     self.storage.set(Some(opened.storage));
@@ -222,7 +236,10 @@ impl Playground {
             return;
         };
         match storage.list().await {
-            Ok(kept) => {
+            Ok((kept, captures)) => {
+                if self.captures.with_untracked(|shown| *shown != captures) {
+                    self.captures.set(captures);
+                }
                 let gone = |key: ArtifactKey| kept.iter().all(|kept| kept.key != key);
                 if self.selected.get_untracked().is_some_and(gone) {
                     self.look_away();
@@ -283,6 +300,11 @@ impl Playground {
         spawn_local(async move {
             let deleted = match deletion {
                 Deletion::One(key) => storage.delete(&key).await,
+                Deletion::Capture(job, process) => {
+                    let deleted = storage.delete_capture(&job, &process).await;
+                    self.look_again(&job, &process).await;
+                    deleted
+                }
                 Deletion::All => storage.delete_all().await,
             };
             if let Err(error) = deleted {
@@ -343,8 +365,8 @@ impl StorageError {
 
 impl Storage {
     /// Everything that is kept, of both contracts.
-    async fn list(&self) -> Result<Vec<Kept>, StorageError> {
-        let mut kept = Vec::new();
+    async fn list(&self) -> Result<(Vec<Kept>, Vec<KeptCapture>), StorageError> {
+        let (mut kept, mut captures) = (Vec::new(), Vec::new());
         for id in self.artifacts.list().await? {
             let byte_count = match self.artifacts.describe(id).await {
                 Ok(descriptor) => descriptor.byte_count,
@@ -371,6 +393,12 @@ impl Storage {
                 (OwnerState::Inactive { .. }, Some(at_ms)) => Until::Expired(at_ms),
                 _ => Until::Ended,
             };
+            captures.extend(job.captures.iter().map(|capture| KeptCapture {
+                job: job.job.clone(),
+                process_id: capture.process_id.clone(),
+                byte_count: capture.bytes,
+                expires_at_ms: capture.expires_at_ms,
+            }));
             for (sha256, byte_count) in self.list_job(&job.job).await? {
                 kept.push(Kept {
                     key: ArtifactKey {
@@ -382,7 +410,7 @@ impl Storage {
                 });
             }
         }
-        Ok(kept)
+        Ok((kept, captures))
     }
 
     /// A job's artifacts with their sizes.
@@ -426,6 +454,11 @@ impl Storage {
             Some(job) => self.outputs.delete_job(&self.session, job).await?,
         }
         Ok(())
+    }
+
+    async fn delete_capture(&self, job: &JobId, process: &ProcessId) -> Result<(), StorageError> {
+        let deleted = self.outputs.delete_capture(&self.session, job, process);
+        Ok(deleted.await?)
     }
 
     async fn delete_all(&self) -> Result<(), StorageError> {

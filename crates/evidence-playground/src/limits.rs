@@ -4,14 +4,19 @@ use evidence_agent::{AgentLimits, ToolPolicy};
 use evidence_core::EvidenceLimits;
 use evidence_core::limits::LimitsError;
 
+use crate::player::Recording;
 use crate::state::Contract;
 
 /// The largest file that the page takes; the model may read all of it.
 pub const MAX_FILE_BYTES: usize = 16 * 1024 * 1024;
 
 /// What the scripted model may do here: look, and change nothing.
-pub fn policy() -> ToolPolicy {
+pub fn policy(recording: Option<&Recording>) -> ToolPolicy {
     ToolPolicy {
+        allowed_commands: recording
+            .map(|recording| recording.argv.clone())
+            .into_iter()
+            .collect(),
         max_file_bytes: MAX_FILE_BYTES,
         ..ToolPolicy::default()
     }

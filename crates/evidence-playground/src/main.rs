@@ -18,6 +18,8 @@ mod components;
 mod intake;
 mod limits;
 mod measured;
+mod player;
+mod processes;
 mod runner;
 mod samples;
 mod script;

@@ -40,6 +40,10 @@ impl Workspace for MeasuredWorkspace {
         self.inner.available_tools()
     }
 
+    async fn authorize(&mut self, call: &ToolCall, argv: &[String]) -> Result<(), ToolError> {
+        self.inner.authorize(call, argv).await
+    }
+
     async fn execute(&mut self, call: &ToolCall) -> Result<String, ToolError> {
         let text = self.inner.execute(call).await?;
         self.complete_bytes = Some(text.len());

@@ -1,13 +1,17 @@
 //! The run: one step at a time, as far as the user lets it go.
 
+use evidence_agent::process::ProcessCall;
 use evidence_agent::{
     Action, BoundedEvidenceWorkspace, EnvelopeGenerator, Message, Run, RunEvent, RunOutcome,
     ScriptedGenerator, StepEvent, StopReason, ToolCall, ToolOutputWorkspace, script_replies,
 };
 use evidence_core::envelope::MaxInputBytes;
 use evidence_core::observation::{EXTERNALIZED_HEADER, is_inline};
+use evidence_core::process::PollArguments;
 use evidence_core::range::{RANGE_HEADER, RangePath};
-use evidence_core::{ArtifactId, EvidenceLimits, InvalidId, JobId, JobStatus, Sha256Digest};
+use evidence_core::{
+    ArtifactId, EvidenceLimits, InvalidId, JobId, JobStatus, ProcessId, Sha256Digest,
+};
 use evidence_store::ToolOutputError;
 use leptos::prelude::*;
 use leptos::task::spawn_local;
@@ -17,12 +21,16 @@ use crate::artifacts::ArtifactKey;
 use crate::browser;
 use crate::limits::{self, Limits};
 use crate::measured::MeasuredWorkspace;
+use crate::processes::{Observed, observed, started};
 use crate::state::{Contract, Playground};
-use crate::storage::{PageStore, Storage};
-use crate::text::{grouped, range};
+use crate::storage::{PageStore, Processes, Storage};
+use crate::text::{counted, grouped, range};
 
 /// The pause between two steps, so that a run can be followed and stopped.
 const PACE_MILLISECONDS: i32 = 250;
+
+/// How many more of these pauses a running process gets.
+const PAUSES_FOR_A_PROCESS: usize = 7;
 
 /// Where a run stands.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -47,6 +55,8 @@ pub enum Evidence {
     Externalized(ArtifactKey),
     /// The model saw these bytes of this artifact.
     Range(ArtifactKey, usize, usize),
+    /// The model saw so many bytes of what a process wrote.
+    Streams(u64),
     /// The model saw an error.
     Refused,
     /// There was no tool.
@@ -72,6 +82,8 @@ pub struct Step {
     pub complete_bytes: Option<usize>,
     /// What that was.
     pub evidence: Evidence,
+    /// The bytes of a process that it showed.
+    pub observed: Option<Observed>,
 }
 
 /// A run in progress and everything that belongs to it.
@@ -92,7 +104,7 @@ enum Bounds {
         limits: EvidenceLimits,
     },
     ToolOutput {
-        workspace: ToolOutputWorkspace<MeasuredWorkspace, PageStore>,
+        workspace: ToolOutputWorkspace<MeasuredWorkspace, PageStore, Option<Processes>>,
         generator: EnvelopeGenerator<ScriptedGenerator<PageStore>>,
         storage: Storage,
         job: JobId,
@@ -106,7 +118,8 @@ impl Session {
         limits: Limits,
     ) -> Result<Self, ToolOutputError> {
         let files = page.files.get_untracked();
-        let workspace = MeasuredWorkspace::new(files, limits::policy());
+        let recording = page.recording.get_untracked();
+        let workspace = MeasuredWorkspace::new(files, limits::policy(recording.as_ref()));
         let replies: Vec<String> = page.script.with_untracked(|text| {
             let replies = script_replies(text);
             replies.map(|(_, reply)| reply.to_owned()).collect()
@@ -135,14 +148,19 @@ impl Session {
                     .parse()
                     .map_err(|_: InvalidId| ToolOutputError::Unavailable)?;
                 outputs.create_job(session, &job, browser::now_ms()).await?;
-                let generator =
-                    ScriptedGenerator::with_tool_outputs(replies, outputs.clone(), session.clone());
+                let generator = ScriptedGenerator::with_tool_outputs(
+                    replies,
+                    outputs.clone(),
+                    session.clone(),
+                    job.clone(),
+                );
                 let workspace = ToolOutputWorkspace::new(
                     workspace,
                     outputs.clone(),
                     session.clone(),
                     job.clone(),
-                );
+                )
+                .with_processes(recording.map(|_| storage.processes.clone()));
                 let run = Run::new(&task, &workspace, limits.agent);
                 let bounds = Bounds::ToolOutput {
                     workspace,
@@ -206,6 +224,13 @@ impl Session {
         (step, outcome)
     }
 
+    /// The process that a step started, if it started one.
+    fn started(&self, step: &Step) -> Option<(ProcessId, Vec<String>)> {
+        let mut events = self.run.events().iter();
+        let event = events.find(|event| event.step == step.number)?;
+        started(event.action.as_ref(), event.result.as_deref()?)
+    }
+
     fn describe(
         &mut self,
         event: StepEvent,
@@ -227,7 +252,9 @@ impl Session {
         {
             self.kept_out_bytes += complete.saturating_sub(shown.len());
         }
+        let observed = result.and_then(|result| observed(event.action.as_ref(), result));
         Step {
+            observed,
             number: event.step,
             prompt_bytes,
             unbounded_prompt_bytes,
@@ -330,6 +357,13 @@ fn tool_output_evidence(event: &StepEvent, job: &JobId) -> (Evidence, Option<usi
                 _ => Evidence::Refused,
             }
         }
+        Some(Action::Tool(ToolCall::Process(_)))
+            if let Some(Observed { stdout, stderr, .. }) =
+                observed(event.action.as_ref(), result) =>
+        {
+            let ranges = stdout.iter().chain(&stderr);
+            Evidence::Streams(ranges.map(|[start, end]| end - start).sum())
+        }
         Some(Action::Tool(_)) if result.starts_with("{\"success\":true") => Evidence::Inline,
         _ => Evidence::Refused,
     };
@@ -355,6 +389,35 @@ fn title(action: Option<&Action>) -> String {
             let tool = call.name().as_str();
             let offset = usize::try_from(arguments.request.offset()).unwrap_or(usize::MAX);
             format!("{tool} from {}", grouped(offset))
+        }
+        Some(Action::Tool(call @ ToolCall::Process(process))) => {
+            let tool = call.name().as_str();
+            let from = |offset: Option<u64>| {
+                let offset = usize::try_from(offset?).ok()?;
+                Some(grouped(offset))
+            };
+            match process {
+                ProcessCall::Start(arguments) => match arguments.argv.first() {
+                    Some(program) => format!("{tool} {program}"),
+                    None => tool.to_owned(),
+                },
+                ProcessCall::Poll(PollArguments {
+                    cursors: Some(cursors),
+                    ..
+                }) => {
+                    let offsets = [from(cursors.stdout_offset), from(cursors.stderr_offset)];
+                    match offsets {
+                        [Some(stdout), Some(stderr)] => {
+                            format!("{tool} stdout from {stdout}, stderr from {stderr}")
+                        }
+                        [Some(stdout), None] => format!("{tool} stdout from {stdout}"),
+                        [None, stderr] => {
+                            format!("{tool} stderr from {}", stderr.unwrap_or_default())
+                        }
+                    }
+                }
+                ProcessCall::Poll(_) | ProcessCall::Stop(_) => tool.to_owned(),
+            }
         }
         Some(Action::Tool(call)) => {
             let tool = call.name().as_str();
@@ -420,12 +483,22 @@ impl Playground {
         self.phase.set(Phase::Running);
         spawn_local(async move {
             while self.advance().await && self.turn.get_value() == turn {
-                browser::sleep(PACE_MILLISECONDS).await;
+                self.rest(turn).await;
                 if self.turn.get_value() != turn {
                     break;
                 }
             }
         });
+    }
+
+    /// The pause between two steps: longer while a process runs, so that there is something new to see.
+    async fn rest(self, turn: u64) {
+        browser::sleep(PACE_MILLISECONDS).await;
+        let mut pauses = PAUSES_FOR_A_PROCESS;
+        while pauses > 0 && self.turn.get_value() == turn && self.process_runs() {
+            browser::sleep(PACE_MILLISECONDS).await;
+            pauses -= 1;
+        }
     }
 
     /// Takes one step and waits.
@@ -454,6 +527,7 @@ impl Playground {
         {
             self.end_job(session, JobStatus::Cancelled);
         }
+        self.leave_processes();
         self.phase.set(Phase::Ready);
         self.steps.set(Vec::new());
         self.opening.set(Vec::new());
@@ -499,6 +573,11 @@ impl Playground {
             }
             // How long its artifacts are kept is known now.
             self.artifacts_changed().await;
+        }
+        if let (Some(step), Bounds::ToolOutput { job, .. }) = (&step, &session.bounds)
+            && let Some((id, argv)) = session.started(step)
+        {
+            self.watch(job.clone(), id, argv);
         }
         self.session.set_value(Some(session));
         if let Some(step) = step {
@@ -559,7 +638,7 @@ impl Playground {
                 self.look_at(key, None);
             }
             Evidence::Range(key, start, end) => self.look_at(key, Some((start, end))),
-            Evidence::Inline | Evidence::Refused | Evidence::Final => {}
+            Evidence::Streams(_) | Evidence::Inline | Evidence::Refused | Evidence::Final => {}
         }
     }
 }
@@ -570,6 +649,10 @@ pub fn badge(step: &Step) -> String {
         Evidence::Inline => "complete".to_owned(),
         Evidence::Externalized(_) => "bounded".to_owned(),
         Evidence::Range(_, start, end) => format!("exact bytes {}", range(*start, *end)),
+        Evidence::Streams(bytes) => {
+            let bytes = usize::try_from(*bytes).unwrap_or(usize::MAX);
+            counted(bytes, "exact byte")
+        }
         Evidence::Refused => "error".to_owned(),
         Evidence::Final => "final".to_owned(),
     }

@@ -2,12 +2,16 @@
 
 use evidence_agent::{Action, ToolName, ToolPolicy, script_replies};
 use evidence_core::cursor::MAX_READ_BYTES;
+use evidence_core::process::{POLL_TOOL, START_TOOL};
 use evidence_core::range::RangePath;
 use evidence_core::tool_output::{self, READ_TOOL};
 use evidence_core::{ArtifactId, Sha256Digest, ToolResult};
 use serde_json::json;
 
 use crate::state::Contract;
+
+/// How much of each stream a written script reads at a time while a process runs.
+const READ_ON_BYTES: usize = 1024;
 
 /// The longest text that a written script looks for.
 const MAX_NEEDLE_BYTES: usize = 160;
@@ -31,6 +35,13 @@ pub fn problems(script: &str, policy: &ToolPolicy, contract: Contract) -> Vec<Li
     let mut tools = policy.available_tools();
     if contract == Contract::ToolOutput {
         tools.push(ToolName::ReadToolOutput);
+        if !policy.allowed_commands.is_empty() {
+            tools.extend([
+                ToolName::StartProcess,
+                ToolName::PollProcess,
+                ToolName::StopProcess,
+            ]);
+        }
     }
     script_replies(script)
         .filter_map(|(line, reply)| {
@@ -51,11 +62,15 @@ pub fn problems(script: &str, policy: &ToolPolicy, contract: Contract) -> Vec<Li
 
 /// The reply with something in the place of contract B's placeholders.
 fn filled(reply: &str) -> String {
-    let mut filled = reply.replace("{{sha256}}", &Sha256Digest::from_bytes([0; 32]).to_string());
-    while let Some(start) = filled.find("{{offset:")
-        && let Some(length) = filled[start..].find("}}")
-    {
-        filled.replace_range(start..start + length + 2, "0");
+    let mut filled = reply
+        .replace("{{sha256}}", &Sha256Digest::from_bytes([0; 32]).to_string())
+        .replace("{{process_id}}", "process-1");
+    for name in ["{{offset:", "{{next:", "{{stdout:", "{{stderr:"] {
+        while let Some(start) = filled.find(name)
+            && let Some(length) = filled[start..].find("}}")
+        {
+            filled.replace_range(start..start + length + 2, "0");
+        }
     }
     filled
 }
@@ -76,6 +91,33 @@ pub fn reading(contract: Contract, path: &str, text: &str, needle: Option<&str>)
         None => format!("{path} was read."),
     };
     actions.push(format!(r#"{{"final":{}}}"#, json!(summary)));
+    actions.join("\n")
+}
+
+/// A script that starts a command, reads on while it runs, and then reads the exact bytes of `needle` in
+/// its standard error.
+pub fn following(argv: &[String], needle: &str) -> String {
+    let cursors = |stdout: &str, stderr: &str, most: usize| {
+        format!(
+            r#"{{"tool":"{POLL_TOOL}","process_id":"{{{{process_id}}}}","stdout_offset":{stdout},"stderr_offset":{stderr},"max_output_bytes":{most}}}"#
+        )
+    };
+    let next = cursors("{{next:stdout}}", "{{next:stderr}}", READ_ON_BYTES);
+    let quoted = json!(needle).to_string();
+    let found = format!(
+        r#"{{"tool":"{POLL_TOOL}","process_id":"{{{{process_id}}}}","stderr_offset":{{{{stderr:{}}}}},"max_output_bytes":{}}}"#,
+        &quoted[1..quoted.len() - 1],
+        needle.len(),
+    );
+    let actions = [
+        format!(r#"{{"tool":"{START_TOOL}","argv":{}}}"#, json!(argv)),
+        cursors("0", "0", READ_ON_BYTES),
+        next.clone(),
+        next,
+        format!(r#"{{"tool":"{POLL_TOOL}","process_id":"{{{{process_id}}}}"}}"#),
+        found,
+        json!({"final": format!("The build says: {needle}")}).to_string(),
+    ];
     actions.join("\n")
 }
 
@@ -135,6 +177,22 @@ mod tests {
         // What is seen whole needs no read.
         let script = write(Contract::ToolOutput, needle);
         assert_eq!(script_replies(&script).count(), 3);
+    }
+
+    #[test]
+    fn a_script_that_follows_a_process_is_valid_where_the_process_may_be_started() {
+        let argv = ["make".to_owned(), "-k".to_owned()];
+        let script = following(&argv, "error: ‘x’ \"y\"");
+        assert_eq!(script_replies(&script).count(), 7);
+        let mut policy = ToolPolicy::default();
+        assert_eq!(problems(&script, &policy, Contract::ToolOutput).len(), 6);
+        policy.allowed_commands = vec![argv.to_vec()];
+        assert_eq!(problems(&script, &policy, Contract::ToolOutput), []);
+        assert_eq!(problems(&script, &policy, Contract::RangePaths).len(), 6);
+        assert!(
+            script.contains(r#""stderr_offset":{{stderr:error: ‘x’ \"y\"}},"#),
+            "{script}"
+        );
     }
 
     #[test]

@@ -2,14 +2,16 @@
 
 use evidence_agent::RunOutcome;
 use evidence_agent::workspace::MemoryTree;
-use evidence_core::EvidenceLimits;
+use evidence_core::{EvidenceLimits, JobId, ProcessId};
 use leptos::prelude::*;
 use web_sys::BroadcastChannel;
 
-use crate::artifacts::{ArtifactKey, Kept, Loaded};
+use crate::artifacts::{ArtifactKey, Kept, KeptCapture, Loaded};
 use crate::limits::LimitInputs;
+use crate::player::Recording;
+use crate::processes::Watched;
 use crate::runner::{Phase, Session, Step};
-use crate::samples::Sample;
+use crate::samples::{RecordedSample, Sample};
 use crate::storage::Storage;
 
 /// The page's state. It is `Copy`: a handle to signals that live as long as the page.
@@ -23,6 +25,10 @@ pub struct Playground {
     pub samples: RwSignal<Vec<Sample>>,
     /// The sample that is loaded.
     pub sample: RwSignal<Option<String>>,
+    /// The recorded commands that can be chosen.
+    pub recordings: RwSignal<Vec<RecordedSample>>,
+    /// The recorded command that the model may start.
+    pub recording: RwSignal<Option<Recording>>,
     /// The contract of the next run.
     pub contract: RwSignal<Contract>,
     /// The limits, as typed.
@@ -40,6 +46,8 @@ pub struct Playground {
     pub busy: RwSignal<bool>,
     /// The steps so far.
     pub steps: RwSignal<Vec<Step>>,
+    /// The processes of the run.
+    pub processes: RwSignal<Vec<Watched>>,
     /// How the run ended.
     pub outcome: RwSignal<Option<RunOutcome>>,
     /// The first messages of the run: instructions and task.
@@ -59,6 +67,8 @@ pub struct Playground {
     pub not_kept: RwSignal<Option<String>>,
     /// Every artifact that is kept.
     pub artifacts: RwSignal<Vec<Kept>>,
+    /// What was captured of processes.
+    pub captures: RwSignal<Vec<KeptCapture>>,
     /// The artifact that is looked at.
     pub selected: RwSignal<Option<ArtifactKey>>,
     /// Its bytes.
@@ -89,7 +99,9 @@ pub enum Contract {
 pub enum Deletion {
     /// One artifact; of contract B its whole job, whose chunks it shares.
     One(ArtifactKey),
-    /// Every artifact.
+    /// What was captured of a process.
+    Capture(JobId, ProcessId),
+    /// Everything.
     All,
 }
 
@@ -110,6 +122,8 @@ impl Playground {
             files: RwSignal::default(),
             samples: RwSignal::default(),
             sample: RwSignal::default(),
+            recordings: RwSignal::default(),
+            recording: RwSignal::default(),
             contract: RwSignal::default(),
             limits: RwSignal::default(),
             script: RwSignal::default(),
@@ -118,6 +132,7 @@ impl Playground {
             phase: RwSignal::default(),
             busy: RwSignal::default(),
             steps: RwSignal::default(),
+            processes: RwSignal::default(),
             outcome: RwSignal::default(),
             opening: RwSignal::default(),
             run_limits: RwSignal::default(),
@@ -127,6 +142,7 @@ impl Playground {
             channel: StoredValue::new_local(None),
             not_kept: RwSignal::default(),
             artifacts: RwSignal::default(),
+            captures: RwSignal::default(),
             selected: RwSignal::default(),
             loaded: RwSignal::default(),
             selection: RwSignal::default(),

@@ -3,18 +3,27 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use evidence_core::SessionId;
+use evidence_agent::process::ProcessHost;
+use evidence_core::{Generation, SessionId};
 use evidence_store::{
     ArtifactStore, Batch, Key, MemoryStore, Scope, Store, StoreError, ToolOutputs,
 };
 
+use leptos::prelude::RwSignal;
+
+#[cfg(target_arch = "wasm32")]
+pub use evidence_store::HostLock;
 #[cfg(target_arch = "wasm32")]
 use evidence_store::IndexedDbStore;
 
 use crate::browser;
+use crate::player::{Player, Recording};
 
 /// The page's artifacts.
 pub type Artifacts = ArtifactStore<PageStore>;
+
+/// The processes that this tab replays.
+pub type Processes = ProcessHost<PageStore, Player>;
 
 /// The page's artifacts among those of others that share the database.
 const SCOPE: &str = "playground";
@@ -36,6 +45,8 @@ pub struct Storage {
     pub artifacts: Artifacts,
     /// The jobs and their tool output of contract B.
     pub outputs: ToolOutputs<PageStore>,
+    /// The processes of this tab.
+    pub processes: Processes,
     /// The session that owns the jobs: the same in every tab, and in the page's worker.
     pub session: SessionId,
 }
@@ -49,8 +60,8 @@ pub struct Opened {
     pub not_kept: Option<String>,
 }
 
-/// Opens the browser's database, or memory in its place.
-pub async fn open() -> Result<Opened, String> {
+/// Opens the browser's database, or memory in its place. Processes are those of `recording`.
+pub async fn open(recording: RwSignal<Option<Recording>>) -> Result<Opened, String> {
     let scope: Scope = SCOPE
         .parse()
         .map_err(|error: evidence_store::artifacts::InvalidScope| error.to_string())?;
@@ -65,7 +76,13 @@ pub async fn open() -> Result<Opened, String> {
     let fresh = browser::random_id().parse();
     let fresh = fresh.map_err(|error: evidence_core::InvalidId| error.to_string())?;
     let session = outputs.own_session(fresh).await;
+    let generation: Generation = browser::random_id()
+        .parse()
+        .map_err(|error: evidence_core::InvalidId| error.to_string())?;
+    let player = Player::new(recording, HostLock::hold(&generation).await);
+    let processes = ProcessHost::open(outputs.clone(), player, generation, browser::now_ms).await;
     let storage = Storage {
+        processes: processes.map_err(|error| error.to_string())?,
         artifacts: ArtifactStore::new(store, scope),
         outputs,
         session: session.map_err(|error| error.to_string())?,
@@ -86,6 +103,25 @@ async fn open_database() -> Result<PageStore, StoreError> {
     Err(StoreError::Unavailable {
         reason: "only browsers have IndexedDB".to_owned(),
     })
+}
+
+/// Tabs that share a database are a browser's.
+#[cfg(not(target_arch = "wasm32"))]
+#[derive(Debug)]
+pub struct HostLock;
+
+#[cfg(not(target_arch = "wasm32"))]
+#[expect(clippy::unused_async, reason = "the browser's counterpart waits")]
+impl HostLock {
+    /// Holds nothing.
+    pub async fn hold(_generation: &Generation) -> Self {
+        Self
+    }
+
+    /// There are no others.
+    pub async fn is_held(_generation: &Generation) -> bool {
+        false
+    }
 }
 
 /// Asks the browser not to delete the artifacts when space runs short; whether it promised that.

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use bytes::Bytes;
 use evidence_core::chunk::ChunkManifest;
 use evidence_core::range::{RangePath, RangeRefusal};
+use evidence_core::selection::{ScanPath, SelectionRefusal};
 use evidence_core::{ArtifactDescriptor, ArtifactId, Sha256Digest};
 
 use crate::blob::{self, BlobError, Place};
@@ -204,6 +205,33 @@ impl<S: Store> ArtifactStore<S> {
         Ok(range.answer(&descriptor, &bytes)?.render())
     }
 
+    /// Answers a path of the artifacts' namespace where lines and searches are answered too.
+    ///
+    /// All of the artifact is read for that and verified as it is for a range, with no more than a few
+    /// chunks in memory at a time.
+    ///
+    /// # Errors
+    ///
+    /// The refusal for the path, the range, the lines, the search or the stored bytes.
+    pub async fn select(
+        &self,
+        path: &str,
+        max_range_bytes: usize,
+    ) -> Result<String, SelectionRefusal> {
+        let Some(path) = ScanPath::parse(path)? else {
+            return Ok(self.read_range(path, max_range_bytes).await?);
+        };
+        let id = path.artifact_id();
+        let (descriptor, manifest) = self.manifest(id).await.map_err(|error| refusal(&error))?;
+        let mut scan = path.begin(descriptor.byte_count, max_range_bytes)?;
+        blob::scan(&self.store, &self.place(id), &manifest, |chunk| {
+            scan.push(chunk);
+        })
+        .await
+        .map_err(|error| refusal(&error.into()))?;
+        scan.answer(&descriptor)
+    }
+
     /// The registered artifacts, by id.
     ///
     /// # Errors
@@ -259,3 +287,6 @@ fn refusal(error: &ArtifactError) -> RangeRefusal {
         ArtifactError::Store(_) | ArtifactError::Unreadable => RangeRefusal::Unreadable,
     }
 }
+
+#[cfg(all(test, not(target_arch = "wasm32")))]
+mod tests;

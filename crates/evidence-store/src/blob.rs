@@ -12,6 +12,7 @@ use std::ops::Range;
 use bytes::{Bytes, BytesMut};
 use evidence_core::Sha256Digest;
 use evidence_core::chunk::{CHUNK_BYTES, ChunkManifest};
+use evidence_core::digest::Sha256Hasher;
 
 use crate::record;
 use crate::store::{Batch, Expectation, Key, Store, StoreError};
@@ -145,6 +146,40 @@ pub async fn read(
         bytes.extend_from_slice(&slice(&chunk, &manifest.range_of(index), &range));
     }
     Ok(bytes.freeze())
+}
+
+/// How many chunks [`scan`] fetches at a time: about 1 MiB, so that a transaction of the store is worth
+/// its while.
+const CHUNKS_AT_A_TIME: usize = 16;
+
+/// Hands all chunks to `visit` in their order. What it has seen may be used when this has returned, and
+/// not before: the bytes are verified as a whole, at the end.
+///
+/// # Errors
+///
+/// Any [`BlobError`].
+pub async fn scan(
+    store: &impl Store,
+    place: &Place,
+    manifest: &ChunkManifest,
+    mut visit: impl FnMut(&[u8]),
+) -> Result<(), BlobError> {
+    let mut whole = Sha256Hasher::default();
+    let mut byte_count = 0;
+    for chunks in manifest.chunks.chunks(CHUNKS_AT_A_TIME) {
+        let keys: Vec<Key> = chunks.iter().map(|chunk| place.chunk_key(*chunk)).collect();
+        for chunk in store.get(&keys).await? {
+            let chunk = chunk.ok_or(BlobError::Missing)?;
+            byte_count += chunk.len() as u64;
+            whole.update(&chunk);
+            visit(&chunk);
+        }
+    }
+    if byte_count == manifest.byte_count && whole.finish() == manifest.sha256 {
+        Ok(())
+    } else {
+        Err(BlobError::Altered)
+    }
 }
 
 /// The part of `chunk`, which stands at `position` in the blob, that lies in `range`.

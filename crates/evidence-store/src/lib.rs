@@ -16,6 +16,8 @@ mod digest;
 #[cfg(not(target_arch = "wasm32"))]
 mod directory;
 #[cfg(target_arch = "wasm32")]
+mod host_lock;
+#[cfg(target_arch = "wasm32")]
 mod indexed_db;
 mod maybe_send;
 mod memory;
@@ -26,6 +28,8 @@ pub mod tool_output;
 pub use artifacts::{ArtifactError, ArtifactStore, Scope};
 #[cfg(not(target_arch = "wasm32"))]
 pub use directory::DirectoryStore;
+#[cfg(target_arch = "wasm32")]
+pub use host_lock::HostLock;
 #[cfg(target_arch = "wasm32")]
 pub use indexed_db::{IndexedDbStore, persist};
 pub use maybe_send::{MaybeSend, MaybeSync};

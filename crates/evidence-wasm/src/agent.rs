@@ -24,6 +24,8 @@ use web_sys::AbortSignal;
 use crate::argument::{Argument, call};
 use crate::artifacts::{Artifacts, evidence_limits, object};
 use crate::error::{Failure, Result};
+#[cfg(feature = "processes")]
+use crate::processes::Processes;
 use crate::store::AnyStore;
 use crate::tool_output::{ToolOutput, job_id, max_input_bytes};
 
@@ -40,7 +42,7 @@ export interface Message {
 
 /** A tool with its arguments, as the model names it. */
 export interface ToolCall {
-  tool: "list_files" | "read_file" | "write_file" | "edit_file" | "run_command" | "akh_read_tool_output";
+  tool: "list_files" | "read_file" | "write_file" | "edit_file" | "run_command" | "akh_read_tool_output" | "exec_start" | "exec_poll" | "exec_stop";
   arguments: Record<string, string | number | string[]>;
 }
 
@@ -96,7 +98,7 @@ export interface RunOptions {
   /** What the tools may do: read, when it is left out. */
   policy?: {
     allowWrites?: boolean;
-    /** The exact argument arrays that run_command accepts. */
+    /** The exact argument arrays that run_command and exec_start accept. */
     allowedCommands?: string[][];
     maxFileBytes?: number;
     maxWriteBytes?: number;
@@ -164,7 +166,7 @@ impl Artifacts {
 
 #[wasm_bindgen]
 impl ToolOutput {
-    /// Runs the agent loop under contract B: every result of its tools is a structured one of at most
+    /// Runs the agent loop under contract B, with processes where `openProcesses` was called: every result of its tools is a structured one of at most
     /// 16 KiB, larger ones are stored in the job, and the model has a tool that reads them. The
     /// conversation is measured before each reply; one that is too large is not sent.
     ///
@@ -182,16 +184,38 @@ impl ToolOutput {
         let outputs = self.outputs().clone();
         let found = outputs.job(self.session(), &job).await;
         found.map_err(Failure::from)?;
-        let session = self.session().clone();
-        run(Contract::ToolOutput(outputs, session, job, limit), options).await
+        let contract = Contract::ToolOutput {
+            outputs,
+            session: self.session().clone(),
+            job,
+            #[cfg(feature = "processes")]
+            processes: self.processes(),
+            #[cfg(not(feature = "processes"))]
+            processes: evidence_agent::process::NoProcesses,
+            limit,
+        };
+        run(contract, options).await
     }
 }
 
 /// Under which contract a run's results are bounded, and where they are kept.
 enum Contract {
     Ranges(ArtifactStore<AnyStore>, EvidenceLimits),
-    ToolOutput(ToolOutputs<AnyStore>, SessionId, JobId, MaxInputBytes),
+    ToolOutput {
+        outputs: ToolOutputs<AnyStore>,
+        session: SessionId,
+        job: JobId,
+        processes: MaybeProcesses,
+        limit: MaxInputBytes,
+    },
 }
+
+/// The processes of a run.
+#[cfg(feature = "processes")]
+type MaybeProcesses = Option<Processes>;
+/// This build has none.
+#[cfg(not(feature = "processes"))]
+type MaybeProcesses = evidence_agent::process::NoProcesses;
 
 async fn run(contract: Contract, options: Argument) -> Result<JsValue, JsValue> {
     let task = options.field("task")?.text()?;
@@ -214,8 +238,16 @@ async fn run(contract: Contract, options: Argument) -> Result<JsValue, JsValue> 
             BoundedTools::Ranges(BoundedEvidenceWorkspace::new(tools, store, limits)),
             Replies::Unmeasured(generator),
         ),
-        Contract::ToolOutput(outputs, session, job, limit) => (
-            BoundedTools::ToolOutput(ToolOutputWorkspace::new(tools, outputs, session, job)),
+        Contract::ToolOutput {
+            outputs,
+            session,
+            job,
+            processes,
+            limit,
+        } => (
+            BoundedTools::ToolOutput(
+                ToolOutputWorkspace::new(tools, outputs, session, job).with_processes(processes),
+            ),
             Replies::Measured(EnvelopeGenerator::new(generator, limit)),
         ),
     };
@@ -259,7 +291,7 @@ type Tools<'a> = ToolWorkspace<MemoryTree, JsCommands<'a>, JsOperator<'a>>;
 /// The tools of a run under one of the contracts. One type, so that the loop is compiled once.
 enum BoundedTools<'a> {
     Ranges(BoundedEvidenceWorkspace<Tools<'a>, AnyStore>),
-    ToolOutput(ToolOutputWorkspace<Tools<'a>, AnyStore>),
+    ToolOutput(ToolOutputWorkspace<Tools<'a>, AnyStore, MaybeProcesses>),
 }
 
 impl BoundedTools<'_> {
@@ -551,15 +583,8 @@ fn command_output(output: &Argument) -> Result<CommandOutput> {
         Some(stream) => stream.bytes(),
         None => Ok(Vec::new()),
     };
-    let exit_code = output.field("exitCode")?;
-    let exit_code = if exit_code.is_null() {
-        None
-    } else {
-        let code = i32::try_from(exit_code.integer()?);
-        Some(code.map_err(|_| exit_code.is_not("a 32-bit integer"))?)
-    };
     Ok(CommandOutput {
-        exit_code,
+        exit_code: output.field("exitCode")?.exit_code()?,
         stdout: stream("stdout")?,
         stderr: stream("stderr")?,
     })

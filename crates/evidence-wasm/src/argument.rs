@@ -209,6 +209,33 @@ impl Argument {
         })
     }
 
+    /// The iterator of something that can be iterated over, asynchronously or not.
+    #[cfg(feature = "processes")]
+    pub fn iterator(&self) -> Result<Self> {
+        let asynchronous =
+            self.property(&js_sys::Symbol::async_iterator(), "[Symbol.asyncIterator]")?;
+        let function = match asynchronous.function() {
+            Ok(function) => function,
+            Err(_) => self
+                .property(&js_sys::Symbol::iterator(), "[Symbol.iterator]")?
+                .function()
+                .map_err(|_| self.is_not("an async iterable"))?,
+        };
+        let value = function
+            .call0(&self.value)
+            .map_err(|exception| Failure::invalid(Self::new(&self.name, exception).message()))?;
+        Ok(Self::new(&format!("the iterator of {}", self.name), value))
+    }
+
+    /// A process's exit code; none for null.
+    pub fn exit_code(&self) -> Result<Option<i32>> {
+        if self.is_null() {
+            return Ok(None);
+        }
+        let code = i32::try_from(self.integer()?);
+        code.map(Some).map_err(|_| self.is_not("a 32-bit integer"))
+    }
+
     /// The items of an array.
     pub fn list(&self) -> Result<Vec<Self>> {
         self.list_of(MAX_ENTRIES)?.collect()

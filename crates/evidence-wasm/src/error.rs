@@ -2,6 +2,7 @@
 
 use evidence_agent::ToolError;
 use evidence_agent::endpoint::Problem;
+use evidence_agent::process::ProcessError;
 use evidence_store::{ArtifactError, StoreError, ToolOutputError};
 use wasm_bindgen::prelude::*;
 
@@ -36,7 +37,7 @@ export type EvidenceErrorCode =
   | "invalid_request"
   /** No such job or artifact, or it has expired, or it is another session's: which is not said. */
   | "unavailable"
-  /** The job, or the id of the job or of the tool call, does not allow it (any more). */
+  /** The job, or the id of the job or of the tool call, does not allow it (any more), or too many processes run. */
   | "conflict"
   /** The serialized result has more than 16 MiB; nothing was stored. */
   | "result_too_large"
@@ -138,14 +139,25 @@ impl From<ArtifactError> for Failure {
     }
 }
 
-impl From<ToolOutputError> for Failure {
+impl From<Problem> for Failure {
     /// The codes are the endpoint's.
-    fn from(error: ToolOutputError) -> Self {
-        let problem = Problem::from(error);
+    fn from(problem: Problem) -> Self {
         Self {
             code: problem.code().as_str(),
             message: problem.detail().to_owned(),
         }
+    }
+}
+
+impl From<ToolOutputError> for Failure {
+    fn from(error: ToolOutputError) -> Self {
+        Problem::from(error).into()
+    }
+}
+
+impl From<ProcessError> for Failure {
+    fn from(error: ProcessError) -> Self {
+        Problem::from(error).into()
     }
 }
 

@@ -28,11 +28,16 @@ mod argument;
 mod artifacts;
 mod error;
 mod host_store;
+#[cfg(feature = "processes")]
+mod processes;
+mod retention;
 mod store;
 mod tool_output;
 
 pub use artifacts::{Artifacts, is_artifact_path};
 pub use error::Failure;
+#[cfg(feature = "processes")]
+pub use processes::process_tool_schemas;
 pub use store::{EvidenceStore, open_store, persist};
 pub use tool_output::{
     ToolOutput, check_envelope, check_message, read_tool_name, read_tool_schema,

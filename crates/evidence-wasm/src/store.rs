@@ -1,5 +1,6 @@
 //! Opening a store.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -83,7 +84,10 @@ pub async fn open_store(
             ));
         }
     };
-    Ok(EvidenceStore { store })
+    Ok(EvidenceStore {
+        store,
+        last_sweep: Cell::new(None),
+    })
 }
 
 /// Asks the browser to keep this origin's data until the user deletes it, and says whether it was
@@ -99,6 +103,22 @@ pub async fn persist() -> bool {
 #[wasm_bindgen]
 pub struct EvidenceStore {
     store: AnyStore,
+    /// When it was swept last, by the monotonic clock.
+    last_sweep: Cell<Option<f64>>,
+}
+
+impl EvidenceStore {
+    pub(crate) const fn store(&self) -> &AnyStore {
+        &self.store
+    }
+
+    pub(crate) const fn last_sweep(&self) -> Option<f64> {
+        self.last_sweep.get()
+    }
+
+    pub(crate) fn set_last_sweep(&self, at: f64) {
+        self.last_sweep.set(Some(at));
+    }
 }
 
 #[wasm_bindgen]

@@ -1,5 +1,7 @@
 //! Contract B: jobs, structured results, reads by cursor, envelopes.
 
+#[cfg(feature = "processes")]
+use std::cell::RefCell;
 use std::fmt::Display;
 
 use evidence_core::cursor::{MAX_READ_BYTES, READ_TOOL_SCHEMA, ReadArguments, ReadRequest};
@@ -9,13 +11,15 @@ use evidence_core::tool_output::{Handles, HandlesError, READ_TOOL, ToolOutputRef
 use evidence_core::tool_result::ToolResultError;
 use evidence_core::{JobId, JobStatus, SessionId, Sha256Digest, ToolCallId, ToolResult};
 use evidence_store::tool_output::{JobRecord, JobUsage};
-use evidence_store::{ToolOutputError, ToolOutputs};
+use evidence_store::{Outcome, ToolOutputError, ToolOutputs};
 use js_sys::{Array, Date, Uint8Array};
 use wasm_bindgen::prelude::*;
 
 use crate::argument::Argument;
 use crate::artifacts::object;
 use crate::error::{Failure, Result};
+#[cfg(feature = "processes")]
+use crate::processes::Processes;
 use crate::store::AnyStore;
 
 #[wasm_bindgen(typescript_custom_section)]
@@ -133,6 +137,8 @@ export interface EnvelopeCheck {
 pub struct ToolOutput {
     outputs: ToolOutputs<AnyStore>,
     session: SessionId,
+    #[cfg(feature = "processes")]
+    processes: RefCell<Option<Processes>>,
 }
 
 impl ToolOutput {
@@ -140,6 +146,8 @@ impl ToolOutput {
         Self {
             outputs: ToolOutputs::new(store),
             session,
+            #[cfg(feature = "processes")]
+            processes: RefCell::new(None),
         }
     }
 
@@ -149,6 +157,18 @@ impl ToolOutput {
 
     pub(crate) const fn session(&self) -> &SessionId {
         &self.session
+    }
+}
+
+#[cfg(feature = "processes")]
+impl ToolOutput {
+    pub(crate) fn processes(&self) -> Option<Processes> {
+        self.processes.borrow().clone()
+    }
+
+    /// Those that were there before.
+    pub(crate) fn set_processes(&self, processes: Option<Processes>) -> Option<Processes> {
+        self.processes.replace(processes)
     }
 }
 
@@ -255,11 +275,7 @@ impl ToolOutput {
             .outputs
             .record(&self.session, &job, call.as_ref(), result, handles)
             .await?;
-        let reference = outcome.reference.map_or(JsValue::NULL, JsValue::from);
-        Ok(object([
-            ("result", outcome.result.into()),
-            ("reference", reference),
-        ]))
+        Ok(recorded(outcome))
     }
 
     /// Reads exact bytes of a stored result. It ends at a code point; go on at `next_offset`.
@@ -469,6 +485,12 @@ fn read_request(options: Argument) -> Result<ReadRequest> {
     Ok(ReadRequest::new(offset, limit).map_err(ToolOutputError::from)?)
 }
 
+/// A `RecordedResult`.
+pub fn recorded(outcome: Outcome) -> JsValue {
+    let reference = outcome.reference.map_or(JsValue::NULL, JsValue::from);
+    object([("result", outcome.result.into()), ("reference", reference)])
+}
+
 pub fn job_id(job: JsValue) -> Result<JobId> {
     Argument::new("job", job).parsed()
 }
@@ -493,7 +515,7 @@ fn record_fields(record: &JobRecord) -> [(&'static str, JsValue); 3] {
     clippy::cast_precision_loss,
     reason = "exact below 2^53, as sizes and times are"
 )]
-fn number(number: u64) -> JsValue {
+pub fn number(number: u64) -> JsValue {
     (number as f64).into()
 }
 
@@ -502,6 +524,6 @@ fn number(number: u64) -> JsValue {
     clippy::cast_sign_loss,
     reason = "milliseconds since 1970 are a positive number of less than 53 bits"
 )]
-fn now_ms() -> u64 {
+pub fn now_ms() -> u64 {
     Date::now() as u64
 }

@@ -162,11 +162,11 @@ fn signal(child: &mut Child, _signal: Signal) {
 fn exit(status: &io::Result<ExitStatus>) -> Exit {
     // One that cannot be waited for was waited for by somebody else, who took the code.
     let Ok(status) = status else {
-        return Exit::Code(-1);
+        return Exit::Unknown;
     };
     #[cfg(unix)]
     if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(status) {
         return Exit::Signal(signal);
     }
-    Exit::Code(status.code().unwrap_or(-1))
+    status.code().map_or(Exit::Unknown, Exit::Code)
 }

@@ -15,6 +15,8 @@ pub enum Exit {
     Code(i32),
     /// By a signal of this number.
     Signal(i32),
+    /// Nobody can say how.
+    Unknown,
 }
 
 /// A process that runs. Its clones are the same process.
@@ -123,7 +125,7 @@ impl LiveProcess {
         let status = match exit {
             None => ProcessStatus::Running,
             Some(_) if is_to_stop => ProcessStatus::Stopped,
-            Some(Exit::Code(_)) => ProcessStatus::Exited,
+            Some(Exit::Code(_) | Exit::Unknown) => ProcessStatus::Exited,
             Some(Exit::Signal(_)) => ProcessStatus::Signaled,
         };
         let facts = ProcessFacts {

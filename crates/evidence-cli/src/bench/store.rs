@@ -11,7 +11,7 @@ use evidence_core::{JobId, SessionId, Sha256Digest, ToolResult};
 use evidence_store::{DirectoryStore, MemoryStore, Store, ToolOutputs};
 use futures_executor::block_on;
 
-use super::Figure;
+use super::{Figure, median};
 
 /// How often 16 MiB are stored.
 const STORE_ROUNDS: usize = 7;
@@ -61,11 +61,6 @@ fn result_of(byte_count: usize, seed: usize) -> ToolResult {
     }
     text.push_str(&"x".repeat(room));
     ToolResult::from_text(true, text)
-}
-
-fn median(mut values: Vec<Duration>) -> f64 {
-    values.sort_unstable();
-    values[values.len() / 2].as_secs_f64()
 }
 
 /// Bounding and storing 16 MiB against digesting and writing them once.

@@ -1,7 +1,7 @@
 //! Retention: `serve` sweeps, and so does `sweep`.
 
 use std::process::{Command, Output};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use evidence_core::JobStatus;
 use evidence_store::{DirectoryStore, ToolOutputs};
@@ -83,30 +83,49 @@ fn a_time_that_is_none_or_before_1970_and_a_directory_that_is_not_there_are_refu
     assert!(!std::path::Path::new("no such directory").exists());
 }
 
-#[test]
-fn the_server_sweeps_when_it_begins_and_while_it_is_idle() {
+/// A server over jobs that ended long ago, one more than a sweep takes.
+fn server_with_expired_jobs(arguments: &[&str]) -> Server {
     let root = TempDir::new().unwrap();
     write_sessions(root.path(), &[("token-s", "s")]);
-    // Jobs that ended long ago, one more than a sweep takes.
-    let jobs: Vec<String> = (0..65).map(|number| format!("job-{number}")).collect();
     block_on(async {
         let store = DirectoryStore::open(root.path().join("data")).await;
         let outputs = ToolOutputs::new(store.unwrap());
         let session = "s".parse().unwrap();
-        for job in &jobs {
-            let job = job.parse().unwrap();
+        for number in 0..65 {
+            let job = format!("job-{number}").parse().unwrap();
             outputs.create_job(&session, &job, 1).await.unwrap();
             let ended = outputs.set_status(&session, &job, JobStatus::Completed, 2);
             ended.await.unwrap();
         }
     });
-    let server = Server::start_in(root, &["--sweep-interval", "1"], "exec \"$@\"");
-    for _ in 0..600 {
-        let log = server.log();
-        if log.contains("\"jobs\":64") && log.contains("\"jobs\":1,") {
+    Server::start_in(root, arguments, "exec \"$@\"")
+}
+
+/// Waits until the log says it.
+fn wait_for(server: &Server, said: &str, most: Duration) {
+    let start = Instant::now();
+    while start.elapsed() < most {
+        if server.log().contains(said) {
             return;
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    panic!("they were not swept: {}", server.log());
+    panic!("{said} was not logged: {}", server.log());
+}
+
+#[test]
+fn the_server_sweeps_when_it_begins_and_while_it_is_idle() {
+    let server = server_with_expired_jobs(&["--sweep-interval", "1"]);
+    wait_for(&server, "\"jobs\":64", Duration::from_mins(1));
+    wait_for(&server, "\"jobs\":1,", Duration::from_mins(1));
+}
+
+#[test]
+fn sweeps_run_on_operations_as_well() {
+    // An hour until the next sweep of an idle server.
+    let server = server_with_expired_jobs(&[]);
+    wait_for(&server, "\"jobs\":64", Duration::from_mins(1));
+    assert_eq!(server.request("PUT", "/v1/jobs/new", "").status, 201);
+    // Two sweeps are a minute apart at least.
+    wait_for(&server, "\"jobs\":1,", Duration::from_mins(3));
 }

@@ -67,11 +67,12 @@ pub fn plain_poll(facts: &ProcessFacts, stdout: [&[u8]; 2], stderr: [&[u8]; 2]) 
     }
 }
 
-/// The result of a plain poll of a process whose output is not available (any more): where it stands
-/// is known, what it wrote is not.
+/// The result of a plain poll of a process whose output is not available (yet, or any more): where it
+/// stands is known, what it wrote is not.
 pub fn unavailable(process_id: &ProcessId, status: ProcessStatus) -> ToolResult {
     let reason = match status {
         ProcessStatus::Interrupted => "the host that ran it ended before its output was captured",
+        ProcessStatus::Running => "another host runs it, and stores its output when it has ended",
         _ => "its captured output has expired",
     };
     ToolResult {

@@ -58,6 +58,12 @@ fn choice(
 fn choose(page: Playground, contract: Contract) {
     page.reset();
     page.contract.set(contract);
+    if contract == Contract::RangePaths && page.recording.with_untracked(Option::is_some) {
+        page.notify(
+            "Processes belong to contract B. Choose a log, or the bounded tool result again.",
+        );
+        return;
+    }
     let untouched = page.script.get_untracked() == page.written_script.get_untracked();
     if untouched && !page.script.with_untracked(String::is_empty) {
         write_script(page);

@@ -32,6 +32,9 @@ pub fn DeletionDialog() -> impl IntoView {
             "Delete {} and their bytes?",
             counted(page.artifacts.with(Vec::len), "artifact")
         ),
+        Some(Deletion::Capture(..)) => {
+            "Delete what was captured of this process? What the model saw of it stays.".to_owned()
+        }
         None => String::new(),
     };
     let confirm = move |_| {

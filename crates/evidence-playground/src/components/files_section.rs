@@ -47,20 +47,34 @@ pub fn FilesSection() -> impl IntoView {
         let sample = page
             .samples
             .with_untracked(|list| list.iter().find(|sample| sample.file == file).cloned());
+        let recorded = page
+            .recordings
+            .with_untracked(|list| list.iter().find(|sample| sample.file == file).cloned());
         if let Some(sample) = sample {
             spawn_local(page.load_sample(sample));
+        } else if let Some(sample) = recorded {
+            spawn_local(page.load_recording(sample));
         }
     };
     let note = move || {
         let file = page.sample.get()?;
-        page.samples.with(|list| {
+        let recorded = page.recordings.with(|list| {
             let sample = list.iter().find(|sample| sample.file == file)?;
-            Some(format!("{} Printed by {}.", sample.note, sample.tool))
+            Some(format!(
+                "{} A recording of {}, replayed with its timing.",
+                sample.note, sample.tool
+            ))
+        });
+        recorded.or_else(|| {
+            page.samples.with(|list| {
+                let sample = list.iter().find(|sample| sample.file == file)?;
+                Some(format!("{} Printed by {}.", sample.note, sample.tool))
+            })
         })
     };
     view! {
         <div class="field">
-            <label for="sample">"Sample log"</label>
+            <label for="sample">"Sample log or process"</label>
             <select
                 id="sample"
                 aria-describedby="sample-note"
@@ -78,6 +92,17 @@ pub fn FilesSection() -> impl IntoView {
                         view! {
                             <option value=sample.file>
                                 {format!("{} ({kilobytes} KB)", sample.title)}
+                            </option>
+                        }
+                    }
+                />
+                <For
+                    each=move || page.recordings.get()
+                    key=|sample| sample.file.clone()
+                    children=|sample| {
+                        view! {
+                            <option value=sample.file>
+                                {format!("{} (process)", sample.title)}
                             </option>
                         }
                     }

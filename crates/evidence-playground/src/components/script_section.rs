@@ -1,4 +1,5 @@
 use evidence_agent::script_replies;
+use evidence_core::process::{POLL_TOOL, START_TOOL, STOP_TOOL, Stream};
 use evidence_core::tool_output::READ_TOOL;
 use leptos::prelude::*;
 
@@ -11,9 +12,13 @@ use crate::text::counted;
 #[component]
 pub fn ScriptSection() -> impl IntoView {
     let page = Playground::of_page();
+    let policy = move || {
+        page.recording
+            .with(|recording| limits::policy(recording.as_ref()))
+    };
     let problems = Memo::new(move |_| {
         page.script
-            .with(|text| script::problems(text, &limits::policy(), page.contract.get()))
+            .with(|text| script::problems(text, &policy(), page.contract.get()))
     });
     let verdict = move || {
         let replies = page.script.with(|text| script_replies(text).count());
@@ -64,7 +69,7 @@ pub fn ScriptSection() -> impl IntoView {
             </div>
             <details class="explanation">
                 <summary>"Placeholders"</summary>
-                <p>"Two stand for what is not known before the run:"</p>
+                <p>"They stand for what is not known before the run:"</p>
                 {move || match page.contract.get() {
                     Contract::RangePaths => {
                         placeholders(
@@ -79,10 +84,25 @@ pub fn ScriptSection() -> impl IntoView {
                         )
                     }
                 }}
+                <Show when=move || page.recording.with(Option::is_some)>
+                    <dl>
+                        {[
+                            ("{{process_id}}", "the newest process,"),
+                            ("{{next:stderr}}", "where its last poll said to go on,"),
+                            ("{{stderr:TEXT}}", "where the first TEXT begins in that stream, once it has ended."),
+                        ]
+                            .map(placeholder)
+                            .collect_view()}
+                    </dl>
+                </Show>
                 <p>
                     "Tools: "<code>"list_files"</code>" and "<code>"read_file"</code>" with a path"
                     <Show when=move || page.contract.get() == Contract::ToolOutput>
                         ", "<code>{READ_TOOL}</code>" with sha256, offset and limit"
+                    </Show>
+                    <Show when=move || page.recording.with(Option::is_some)>
+                        ", "<code>{START_TOOL}</code>" with argv, "<code>{POLL_TOOL}</code>" and "
+                        <code>{STOP_TOOL}</code>" with process_id"
                     </Show> ". A last line "<code>"{\"final\":\"…\"}"</code>" ends the run."
                 </p>
             </details>
@@ -106,20 +126,29 @@ fn placeholders(
     first: (&'static str, &'static str),
     second: (&'static str, &'static str),
 ) -> impl IntoView {
-    let entry = |(name, meaning)| {
-        view! {
-            <dt>
-                <code>{name}</code>
-            </dt>
-            <dd>{meaning}</dd>
-        }
-    };
-    view! { <dl>{entry(first)} {entry(second)}</dl> }
+    view! { <dl>{placeholder(first)} {placeholder(second)}</dl> }
+}
+
+fn placeholder((name, meaning): (&'static str, &'static str)) -> impl IntoView {
+    view! {
+        <dt>
+            <code>{name}</code>
+        </dt>
+        <dd>{meaning}</dd>
+    }
 }
 
 /// Writes a script for the first file that holds the text to find.
 pub fn write_script(page: Playground) {
     let needle = page.needle.get_untracked();
+    if let Some(recording) = page.recording.get_untracked() {
+        if recording.text(Stream::Stderr).contains(&needle) && !needle.is_empty() {
+            page.write_following(&recording.argv, &needle);
+        } else {
+            page.notify("The command's standard error does not hold the text to find. Type a part of it, exactly.");
+        }
+        return;
+    }
     let found = page.files.with_untracked(|files| {
         let holds = |bytes: &[u8]| {
             needle.is_empty()

@@ -16,7 +16,7 @@ pub fn StepEntry(
     let kind = match &step.evidence {
         Evidence::Inline => "inline",
         Evidence::Externalized(_) => "bounded",
-        Evidence::Range(..) => "range",
+        Evidence::Range(..) | Evidence::Streams(_) => "range",
         Evidence::Refused => "refused",
         Evidence::Final => "final",
     };
@@ -40,7 +40,7 @@ pub fn StepEntry(
             Some((start, end)),
             format!("Show bytes {} in the artifact", range(start, end)),
         )),
-        Evidence::Inline | Evidence::Refused | Evidence::Final => None,
+        Evidence::Streams(_) | Evidence::Inline | Evidence::Refused | Evidence::Final => None,
     };
     let labelled_by = heading.clone();
     view! {

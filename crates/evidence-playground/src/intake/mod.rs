@@ -14,9 +14,9 @@ use web_sys::{DataTransfer, DomException, File, FileList};
 use self::candidates::{Candidate, of_file_list, of_transfer};
 use self::rules::{Refusal, check_bytes, check_path, check_size};
 use crate::browser;
-use crate::samples::{self, Sample};
+use crate::samples::{self, RecordedSample, Sample};
 use crate::script;
-use crate::state::Playground;
+use crate::state::{Contract, Playground};
 
 /// A user who drops a whole disk is not told about every file of it.
 const MAX_REFUSALS_SHOWN: usize = 4;
@@ -33,6 +33,10 @@ impl Playground {
     /// Fetches the list of samples and loads the first.
     pub fn load_first_sample(self) {
         spawn_local(async move {
+            match samples::recordings().await {
+                Ok(list) => self.recordings.set(list),
+                Err(error) => self.notify(error),
+            }
             match samples::list().await {
                 Ok(list) => {
                     let first = list.first().cloned();
@@ -55,6 +59,7 @@ impl Playground {
         match samples::fetch(&sample).await {
             Ok(bytes) => {
                 self.reset();
+                self.recording.set(None);
                 self.files
                     .set([(sample.file.as_str(), bytes)].into_iter().collect());
                 self.task.set(sample.task);
@@ -63,6 +68,31 @@ impl Playground {
             }
             Err(error) => self.notify(error),
         }
+    }
+
+    /// Puts a recorded command in the place of everything that is there.
+    pub async fn load_recording(self, sample: RecordedSample) {
+        match samples::fetch_recording(&sample).await {
+            Ok(recording) => {
+                self.reset();
+                self.files.set(MemoryTree::new());
+                // Processes are a part of contract B alone.
+                self.contract.set(Contract::ToolOutput);
+                self.task.set(sample.task);
+                self.write_following(&recording.argv, &sample.answer);
+                self.recording.set(Some(recording));
+                self.sample.set(Some(sample.file));
+            }
+            Err(error) => self.notify(error),
+        }
+    }
+
+    /// Writes a script that follows a command and finds a text in its standard error.
+    pub fn write_following(self, argv: &[String], needle: &str) {
+        let written = script::following(argv, needle);
+        self.needle.set(needle.to_owned());
+        self.written_script.set(written.clone());
+        self.script.set(written);
     }
 
     /// Takes what was dropped.
@@ -173,6 +203,7 @@ impl Playground {
         self.reset();
         if replaces_sample {
             self.sample.set(None);
+            self.recording.set(None);
             self.files.set(MemoryTree::new());
             self.task.set(FIRST_TASK.to_owned());
         }

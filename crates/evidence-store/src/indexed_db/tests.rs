@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::task::{Context, Waker};
 
 use evidence_core::chunk::CHUNK_BYTES;
-use evidence_core::range::{RangePath, RangeRefusal};
+use evidence_core::range::{NAMESPACE, RangePath, RangeRefusal};
 use futures_util::future::join;
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_test::{wasm_bindgen_test, wasm_bindgen_test_configure};
@@ -275,6 +275,22 @@ async fn opening_behind_an_older_tab_is_refused_and_holds_nothing() {
 }
 
 #[wasm_bindgen_test]
+async fn a_hit_across_a_chunk_boundary_is_found() {
+    let artifacts = artifacts(&fresh("find").await);
+    // More chunks than are fetched at a time.
+    let text = "x".repeat(40 * CHUNK_BYTES - 3) + "needle\n";
+    let id = artifacts.put(&text).await.unwrap().artifact_id;
+    let find = format!("{NAMESPACE}{id}/find/needle");
+    let answer = artifacts.select(&find, 512).await.unwrap();
+    let start = 40 * CHUNK_BYTES - 3;
+    let hits = format!(
+        "\"hit_count\":1,\"hits\":[{{\"line\":1,\"range\":[{start},{}]}}]",
+        start + 6
+    );
+    assert!(answer.contains(&hits), "{answer}");
+}
+
+#[wasm_bindgen_test]
 async fn altered_bytes_are_refused_without_showing_any() {
     for (part, change, refusal) in [
         ("/chunk/", "flip", RangeRefusal::DigestMismatch),
@@ -297,6 +313,12 @@ async fn altered_bytes_are_refused_without_showing_any() {
         assert_eq!(
             artifacts.read_range(&path, 512).await,
             Err(refusal),
+            "{part} {change}"
+        );
+        let find = format!("{NAMESPACE}{id}/find/x");
+        assert_eq!(
+            artifacts.select(&find, 512).await,
+            Err(refusal.into()),
             "{part} {change}"
         );
         assert!(artifacts.read(id).await.is_err(), "{part} {change}");

@@ -1,8 +1,6 @@
 //! Sweeps: what has expired is found by the rules of [`evidence_core::retention`] and deleted, each
 //! job and each capture in one transaction.
 
-use std::collections::BTreeMap;
-
 use bytes::Bytes;
 use evidence_core::process::ProcessStatus;
 use evidence_core::retention::{
@@ -13,7 +11,7 @@ use evidence_core::{Generation, JobId, ProcessId, SessionId};
 
 use super::keys::JobKeys;
 use super::processes::{Captured, ProcessRecord};
-use super::{JobRecord, JobUsage, ToolOutputError, ToolOutputs};
+use super::{JobRecord, JobUsage, MAX_ATTEMPTS, ToolOutputError, ToolOutputs};
 use crate::record::Record;
 use crate::store::{Batch, Expectation, Key, Store, StoreError};
 
@@ -50,6 +48,19 @@ pub struct StoredCapture {
     pub expires_at_ms: u64,
 }
 
+/// A process that runs by its record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunningProcess {
+    /// Whose process it is.
+    pub session: SessionId,
+    /// Of which job.
+    pub job: JobId,
+    /// Which it is.
+    pub process_id: ProcessId,
+    /// The host that started it.
+    pub generation: Generation,
+}
+
 /// What a sweep deletes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Swept {
@@ -69,8 +80,8 @@ impl Swept {
 /// Whose job it is, and which.
 type Owned = (SessionId, JobId);
 
-/// What the store holds, as it was read.
-type Survey = BTreeMap<Owned, SurveyedJob>;
+/// What the store holds, as it was read, in the order of the keys.
+type Survey = Vec<(Owned, SurveyedJob)>;
 
 #[derive(Default)]
 struct SurveyedJob {
@@ -103,7 +114,7 @@ enum Part {
 
 /// What has expired.
 struct Plan<'a> {
-    jobs: Vec<(&'a Owned, &'a SurveyedJob)>,
+    jobs: Vec<&'a (Owned, SurveyedJob)>,
     captures: Vec<(&'a Owned, SurveyedCapture<'a>)>,
 }
 
@@ -113,7 +124,7 @@ impl Plan<'_> {
         let jobs = self.jobs.iter();
         let captures = self.captures.iter();
         Swept {
-            jobs: jobs.map(|(owned, _)| (*owned).clone()).collect(),
+            jobs: jobs.map(|(owned, _)| owned.clone()).collect(),
             captures: captures
                 .map(|((session, job), capture)| {
                     (session.clone(), job.clone(), capture.process.id.clone())
@@ -197,8 +208,11 @@ impl<S: Store> ToolOutputs<S> {
             let (Ok(session), Ok(job)) = (session.parse(), job.parse()) else {
                 continue;
             };
+            // The keys of a job stand together.
             let owned: Owned = (session, job);
-            survey.entry(owned.clone()).or_default();
+            if survey.last().is_none_or(|(last, _)| *last != owned) {
+                survey.push((owned, SurveyedJob::default()));
+            }
             let part = match rest {
                 ["job"] => Part::Job,
                 ["usage"] => Part::Usage,
@@ -208,11 +222,11 @@ impl<S: Store> ToolOutputs<S> {
                 },
                 _ => continue,
             };
-            parts.push((owned, part));
+            parts.push((survey.len() - 1, part));
             keys.push(key);
         }
-        for ((owned, part), stored) in parts.into_iter().zip(self.store().get(&keys).await?) {
-            let job = survey.entry(owned).or_default();
+        for ((index, part), stored) in parts.into_iter().zip(self.store().get(&keys).await?) {
+            let (_, job) = &mut survey[index];
             match part {
                 Part::Job => job.record = stored,
                 Part::Usage => job.usage = stored,
@@ -310,20 +324,15 @@ impl<S: Store> ToolOutputs<S> {
         let plan = plan(&survey, clock.now_ms());
         let mut swept = Swept::default();
         for ((session, job), capture) in plan.captures {
+            let SurveyedCapture {
+                process, record, ..
+            } = capture;
             let keys = JobKeys::new(session, job);
-            let process = capture.process;
-            let record = ProcessRecord {
-                captured: None,
-                ..capture.record.clone()
-            };
-            let key = keys.process(&process.id);
-            let batch = Batch {
-                expect: vec![(key.clone(), Expectation::Value(process.stored.clone()))],
-                put: vec![(key, Record(record).encode()?)],
-                delete: self.store().list(&keys.capture_prefix(&process.id)).await?,
-            };
-            match self.store().commit(batch).await {
-                Err(StoreError::Conflict) => {}
+            match self
+                .delete_as_captured(&keys, &process.id, &process.stored, record)
+                .await
+            {
+                Err(ToolOutputError::Store(StoreError::Conflict)) => {}
                 outcome => {
                     outcome?;
                     let id = process.id.clone();
@@ -345,49 +354,93 @@ impl<S: Store> ToolOutputs<S> {
         Ok(swept)
     }
 
-    /// Records of every process that runs by its record, and is not of the host `generation`, that it
-    /// was interrupted. Only the one host of a store may do so, when it begins.
+    /// Deletes what was captured of a process before it has expired. Its receipts stay, and a read of it
+    /// is answered as after its expiry. A capture that is not there is no error.
+    ///
+    /// # Errors
+    ///
+    /// [`ToolOutputError::Unavailable`] and [`ToolOutputError::Integrity`].
+    pub async fn delete_capture(
+        &self,
+        session: &SessionId,
+        job: &JobId,
+        process_id: &ProcessId,
+    ) -> Result<(), ToolOutputError> {
+        let keys = JobKeys::new(session, job);
+        for _ in 0..MAX_ATTEMPTS {
+            let [stored] = self.get([keys.process(process_id)]).await?;
+            let stored = stored.ok_or(ToolOutputError::Unavailable)?;
+            let record: ProcessRecord = Record::decode(&stored)?;
+            if record.captured.is_none() {
+                return Ok(());
+            }
+            match self
+                .delete_as_captured(&keys, process_id, &stored, &record)
+                .await
+            {
+                Err(ToolOutputError::Store(StoreError::Conflict)) => {}
+                outcome => return outcome,
+            }
+        }
+        Err(StoreError::Conflict.into())
+    }
+
+    /// Deletes what is captured of a process whose record, `stored`, is `record`, in one transaction;
+    /// a conflict when it has changed.
+    async fn delete_as_captured(
+        &self,
+        keys: &JobKeys,
+        process_id: &ProcessId,
+        stored: &Bytes,
+        record: &ProcessRecord,
+    ) -> Result<(), ToolOutputError> {
+        let key = keys.process(process_id);
+        let record = ProcessRecord {
+            captured: None,
+            ..record.clone()
+        };
+        let batch = Batch {
+            expect: vec![(key.clone(), Expectation::Value(stored.clone()))],
+            put: vec![(key, Record(record).encode()?)],
+            delete: self.store().list(&keys.capture_prefix(process_id)).await?,
+        };
+        Ok(self.store().commit(batch).await?)
+    }
+
+    /// The processes that run by their records. Those of a host that is gone do not.
     ///
     /// # Errors
     ///
     /// [`ToolOutputError::Store`].
-    pub async fn interrupt_processes_of_others(
-        &self,
-        generation: &Generation,
-        now_ms: u64,
-    ) -> Result<(), ToolOutputError> {
+    pub async fn running_processes(&self) -> Result<Vec<RunningProcess>, ToolOutputError> {
+        let mut running = Vec::new();
         for ((session, job), surveyed) in self.survey().await? {
-            for SurveyedProcess { id, record, .. } in &surveyed.processes {
-                let is_orphan = record.as_ref().is_some_and(|record| {
-                    record.status == ProcessStatus::Running && record.generation != *generation
-                });
-                if is_orphan {
-                    match self.interrupt_process(&session, &job, id, now_ms).await {
-                        // Its job was deleted meanwhile, or its records are damaged and stay so.
-                        Err(ToolOutputError::Unavailable | ToolOutputError::Integrity) => {}
-                        outcome => drop(outcome?),
-                    }
+            for SurveyedProcess { id, record, .. } in surveyed.processes {
+                if let Some(record) = record.filter(|record| !record.status.is_terminal()) {
+                    running.push(RunningProcess {
+                        session: session.clone(),
+                        job: job.clone(),
+                        process_id: id,
+                        generation: record.generation,
+                    });
                 }
             }
         }
-        Ok(())
+        Ok(running)
     }
 }
 
 /// What has expired at `now_ms`. A capture of a job that goes, goes with it.
 fn plan(survey: &Survey, now_ms: u64) -> Plan<'_> {
-    let owners = survey.iter().map(|(owned, job)| (owned, job.owner()));
+    let jobs = survey.iter().enumerate();
+    let owners = jobs.clone().map(|(index, (_, job))| (index, job.owner()));
     let expired = expired_jobs(now_ms, owners);
-    let captures = survey
-        .iter()
-        .filter(|(owned, _)| !expired.contains(owned))
-        .flat_map(|(owned, job)| job.captures().map(move |capture| (owned, capture)))
+    let captures = jobs
+        .filter(|(index, _)| !expired.contains(index))
+        .flat_map(|(_, (owned, job))| job.captures().map(move |capture| (owned, capture)))
         .filter(|(_, capture)| is_capture_expired(now_ms, capture.ended_at_ms));
     Plan {
         captures: captures.collect(),
-        jobs: expired
-            .into_iter()
-            .filter_map(|owned| survey.get_key_value(owned))
-            .collect(),
+        jobs: expired.into_iter().map(|index| &survey[index]).collect(),
     }
 }

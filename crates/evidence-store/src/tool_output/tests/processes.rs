@@ -248,7 +248,7 @@ fn a_start_that_failed_is_answered_with_the_reason_and_leaves_no_process() {
 }
 
 #[test]
-fn processes_of_a_host_that_is_gone_are_interrupted_and_others_are_not() {
+fn running_processes_are_listed_with_their_hosts_and_an_interrupted_one_stays_so() {
     let outputs = with_job(MemoryStore::new());
     for id in ["c1", "c2"] {
         begin(&outputs, id).unwrap();
@@ -257,20 +257,19 @@ fn processes_of_a_host_that_is_gone_are_interrupted_and_others_are_not() {
     let (s, j) = (session("s"), job("j"));
     block_on(outputs.begin_process(&s, &j, &call("c3"), request("x"), &generation("host-2")))
         .unwrap();
-    block_on(outputs.interrupt_processes_of_others(&generation("host-2"), 5)).unwrap();
-    let status = |id| {
-        block_on(outputs.process(&s, &j, &process(id)))
-            .unwrap()
-            .status
-    };
-    assert_eq!(status("process-1"), ProcessStatus::Exited);
-    assert_eq!(status("process-2"), ProcessStatus::Interrupted);
-    assert_eq!(status("process-3"), ProcessStatus::Running);
+    let running = block_on(outputs.running_processes()).unwrap();
+    let running = running.iter();
+    let running: Vec<_> = running
+        .map(|process| (process.process_id.as_str(), process.generation.as_str()))
+        .collect();
+    assert_eq!(running, [("process-2", "host-1"), ("process-3", "host-2")]);
+    block_on(outputs.interrupt_process(&s, &j, &process("process-2"), 5)).unwrap();
     let late = ended("process-2", b"too late", b"");
     assert_eq!(
         finish(&outputs, &late, 6).unwrap().status,
         ProcessStatus::Interrupted
     );
+    assert_eq!(block_on(outputs.running_processes()).unwrap().len(), 1);
 }
 
 #[test]
