@@ -321,10 +321,8 @@ impl<E: Engine> Decoder<E> {
         self.logits = None;
     }
 
-    /// Bytes of weights that one token reads.
-    pub(crate) fn bytes_per_token(&self) -> u64 {
-        let layers: u64 = self
-            .layers
+    fn layer_bytes(&self) -> u64 {
+        self.layers
             .iter()
             .map(|layer| {
                 layer.qkv_proj.byte_count()
@@ -332,9 +330,21 @@ impl<E: Engine> Decoder<E> {
                     + layer.gate_up_proj.byte_count()
                     + layer.down_proj.byte_count()
             })
-            .sum();
+            .sum()
+    }
+
+    /// Bytes of weights that one token reads.
+    pub(crate) fn bytes_per_token(&self) -> u64 {
         let head = self.lm_head.as_ref().map(Linear::byte_count);
-        layers + head.unwrap_or_else(|| self.embed_tokens.byte_count())
+        self.layer_bytes() + head.unwrap_or_else(|| self.embed_tokens.byte_count())
+    }
+
+    /// Bytes of matrices, keys and values: all that is large.
+    pub(crate) fn byte_count(&self) -> u64 {
+        let head = self.lm_head.as_ref().map_or(0, Linear::byte_count);
+        let cached = 2 * self.capacity * self.heads.key_value_size() * self.layers.len();
+        let floats = size_of::<f32>() as u64;
+        self.embed_tokens.byte_count() + self.layer_bytes() + head + floats * cached as u64
     }
 
     /// Makes room for the keys and values of `length` tokens.

@@ -140,6 +140,8 @@ pub struct ModelInfo {
     pub adapter: Option<AdapterInfo>,
     /// Bytes of weights that each token reads.
     pub weight_bytes_per_token: u64,
+    /// Bytes of matrices, keys and values.
+    pub device_bytes: u64,
     /// Tokens in the key-value cache.
     pub context_tokens: usize,
 }
@@ -260,6 +262,7 @@ impl Model {
             config: decoder.config().clone(),
             adapter,
             weight_bytes_per_token: decoder.bytes_per_token(),
+            device_bytes: decoder.byte_count(),
             context_tokens: decoder.seen().len(),
         })
     }

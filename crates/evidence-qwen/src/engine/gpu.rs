@@ -2,6 +2,7 @@
 //! Vulkan, Metal or Direct3D natively.
 
 use std::ops::Range;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use burn::backend::wgpu::{
@@ -53,6 +54,25 @@ pub struct Gpu {
     info: AdapterInfo,
     plan: Plan,
     is_tuned: bool,
+    fault: Fault,
+}
+
+/// The first error that the device reported on its own. What it computes from
+/// then on means nothing.
+type Fault = Arc<OnceLock<DeviceError>>;
+
+/// Keeps what the device reports. Burn's own handler panics instead.
+fn watch(device: &wgpu::Device) -> Fault {
+    let fault = Fault::default();
+    let reported = Arc::clone(&fault);
+    device.on_uncaptured_error(Arc::new(move |error| {
+        // The first is the cause of those that follow.
+        let _ = reported.set(match error {
+            wgpu::Error::OutOfMemory { .. } => DeviceError::OutOfMemory,
+            error => DeviceError::Failed(error.to_string()),
+        });
+    }));
+    fault
 }
 
 impl std::fmt::Debug for Gpu {
@@ -114,12 +134,13 @@ impl Gpu {
         let setup = WgpuSetup {
             instance,
             adapter,
-            device,
+            device: device.clone(),
             queue,
             backend,
         };
-        let device = try_init_device(setup, options).map_err(|error| failed(&error))?;
-        let device = cubecl::Device::Wgpu(device);
+        let burn_device = try_init_device(setup, options).map_err(|error| failed(&error))?;
+        let fault = watch(&device);
+        let device = cubecl::Device::Wgpu(burn_device);
         let client = device.client();
         let plan = Plan::guess(&info);
         Ok(Self {
@@ -128,6 +149,7 @@ impl Gpu {
             info,
             plan,
             is_tuned: false,
+            fault,
         })
     }
 
@@ -700,22 +722,25 @@ impl Engine for GpuEngine {
     }
 
     async fn finish(&self) -> Result<(), DeviceError> {
-        self.gpu
-            .client
-            .sync()
-            .await
-            .map_err(|error| DeviceError::Failed(error.to_string()))
+        let finished = self.gpu.client.sync().await;
+        self.gpu.checked(finished)
     }
 }
 
 impl Gpu {
+    /// What Burn says, unless the device said something before.
+    fn checked<T, E: std::fmt::Display>(&self, result: Result<T, E>) -> Result<T, DeviceError> {
+        match self.fault.get() {
+            Some(fault) => Err(fault.clone()),
+            None => result.map_err(|error| DeviceError::Failed(error.to_string())),
+        }
+    }
+
     /// The only way back from the device.
     async fn read(&self, tensor: &CubeTensor) -> Result<Vec<u8>, DeviceError> {
         let byte_count = tensor.shape().num_elements() * tensor.dtype.size();
-        let read = self.client.read_async(vec![tensor.handle.clone()]);
-        let mut buffers = read
-            .await
-            .map_err(|error| DeviceError::Failed(error.to_string()))?;
+        let read = self.client.read_async(vec![tensor.handle.clone()]).await;
+        let mut buffers = self.checked(read)?;
         let mut bytes = buffers
             .pop()
             .map(|bytes| bytes.to_vec())

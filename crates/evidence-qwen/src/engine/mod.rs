@@ -29,7 +29,10 @@ pub enum DeviceError {
         /// Bytes that the adapter allows.
         limit: u64,
     },
-    /// The device failed while it computed: lost, out of memory, or a kernel refused.
+    /// The adapter's memory is used up.
+    #[error("the adapter has not enough memory for this model; choose a smaller one")]
+    OutOfMemory,
+    /// The device failed while it computed: lost, or a kernel refused.
     #[error("the device failed: {0}; load the model again, or choose a smaller one")]
     Failed(String),
     /// The logits hold values that are no numbers.
