@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use crate::dist;
 use crate::process;
 use crate::project::Project;
-use crate::setup::{Environment, Need};
+use crate::setup::{self, Environment, Need};
 
 /// What the page's build needs.
 pub const NEEDS: &[Need] = &[
@@ -52,6 +52,47 @@ pub fn build(environment: &Environment) -> Result<()> {
     dist::write_list(&project.dist())?;
     fs::create_dir_all(project.scratch())?;
     File::create(&stamp)?.set_modified(start)?;
+    Ok(())
+}
+
+/// Every browser that has WebGPU has these instructions, and without WebGPU the model's products are
+/// computed by them.
+const SIMD: &str = r#"target.wasm32-unknown-unknown.rustflags=["-C","target-feature=+simd128"]"#;
+
+/// Builds the model's Web Worker: a script, and the WebAssembly that it starts.
+///
+/// Not by trunk, which cannot turn instructions on for one crate.
+pub fn build_model_worker(environment: &Environment) -> Result<()> {
+    let project = environment.project();
+    let out = project.model_worker();
+    let mut cargo = environment.tool("cargo")?;
+    cargo
+        .args(["build", "--locked", "--profile", "page"])
+        .args(["--package", "evidence-model-worker"])
+        .args(["--target", setup::WASM_TARGET, "--config", SIMD]);
+    process::run(&mut cargo)?;
+    let compiled = project
+        .target()
+        .join(setup::WASM_TARGET)
+        .join("page/evidence_model_worker.wasm");
+    let mut bindgen = environment.tool("wasm-bindgen")?;
+    bindgen
+        .args(["--target", "web", "--no-typescript", "--out-dir"])
+        .arg(&out)
+        .arg(&compiled);
+    process::run(&mut bindgen)?;
+    let wasm = out.join("evidence_model_worker_bg.wasm");
+    let mut optimize = environment.tool("wasm-opt")?;
+    optimize
+        .args(["-Oz", "--all-features", "-o"])
+        .arg(&wasm)
+        .arg(&wasm);
+    process::run(&mut optimize)?;
+    let script = project
+        .root()
+        .join("crates/evidence-model-worker/js/worker.js");
+    fs::copy(&script, out.join("worker.js"))
+        .with_context(|| format!("cannot copy {}", script.display()))?;
     Ok(())
 }
 

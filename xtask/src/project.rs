@@ -47,6 +47,21 @@ impl Project {
         self.target().join("npm/evidence-wasm-processes")
     }
 
+    /// The model's Web Worker, as it is served.
+    pub fn model_worker(&self) -> PathBuf {
+        self.target().join("model-worker")
+    }
+
+    /// The small checkpoints that the models are tested with.
+    pub fn checkpoints(&self) -> PathBuf {
+        self.root.join("crates/evidence-qwen/tests/fixtures")
+    }
+
+    /// The tests of the model worker that Node runs.
+    pub fn model_tests(&self) -> PathBuf {
+        self.root.join("tests/model")
+    }
+
     /// The tests and benchmarks that Node runs.
     pub fn browser_tests(&self) -> PathBuf {
         self.root.join("tests/browser")

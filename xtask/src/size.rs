@@ -46,13 +46,27 @@ pub fn check(project: &Project) -> Result<Tally> {
         ),
     ];
     budgets.extend(page_budgets(&project.dist())?);
+    check_all(&budgets)
+}
 
+/// Measures the model's worker, which is built apart from the page.
+pub fn check_model_worker(project: &Project) -> Result<Tally> {
+    let mut wasm = files(&project.model_worker())?;
+    wasm.retain(|file| extension(file) == Some("wasm"));
+    check_all(&[model_worker_budget(wasm)])
+}
+
+fn model_worker_budget(files: Vec<PathBuf>) -> Budget {
+    Budget::new("model worker", Measure::Brotli, 2_500 * KILOBYTE, files)
+}
+
+fn check_all(budgets: &[Budget]) -> Result<Tally> {
     println!(
         "{:<30} {:>8} {:>10} {:>10} {:>10}",
         "", "measured", "bytes", "limit", ""
     );
     let mut tally = Tally::default();
-    for budget in &budgets {
+    for budget in budgets {
         tally += budget.check()?;
     }
     Ok(tally)
@@ -76,12 +90,7 @@ fn page_budgets(dist: &Path) -> Result<Vec<Budget>> {
         page,
     )];
     if !worker.is_empty() {
-        budgets.push(Budget::new(
-            "model worker",
-            Measure::Brotli,
-            2_500 * KILOBYTE,
-            worker,
-        ));
+        budgets.push(model_worker_budget(worker));
     }
     if !model.is_empty() {
         budgets.push(Budget::new(

@@ -23,8 +23,8 @@ pub enum Group {
     Lint,
     /// The tests and the recorded vectors on this machine.
     Native,
-    /// The models, natively on the CPU and on a GPU or its software, and the
-    /// command that loads them.
+    /// The models, natively and in Chromium, each on the CPU and on a GPU or
+    /// its software, and the command and the worker that load them.
     Model,
     /// The same in Chromium, and the page from end to end.
     Browser,
@@ -44,7 +44,13 @@ const BROWSER_NEEDS: &[Need] = &[
 const NATIVE_NEEDS: &[Need] = &[Need::Schemathesis];
 
 // Among the packages is Qwen3's tokenizer.
-const MODEL_NEEDS: &[Need] = &[Need::Vulkan, Need::NodePackages];
+const MODEL_NEEDS: &[Need] = &[
+    Need::Vulkan,
+    Need::WasmTarget,
+    Need::WasmBindgen,
+    Need::NodePackages,
+    Need::Browser,
+];
 
 /// Turns the command's models on.
 const MODEL_FEATURE: [&str; 2] = ["--features", "evidence-cli/model"];
@@ -87,6 +93,9 @@ pub fn run(project: &Project, groups: &[Group]) -> ExitCode {
     }
     if wanted(Group::Model) {
         model(&mut run, project);
+        if let Some(environment) = &environment {
+            model_worker(&mut run, environment);
+        }
     }
     if let Some(environment) = environment
         && (wanted(Group::Browser) || wanted(Group::Size))
@@ -141,6 +150,18 @@ fn model(run: &mut Run, project: &Project) {
         .args(MODEL_FEATURE);
     tests.args(["--no-fail-fast", "--locked", "--", "--include-ignored"]);
     run.tests("models", Runner::Cargo, || Ok(tests));
+}
+
+fn model_worker(run: &mut Run, environment: &Environment) {
+    let built = run.attempt("model worker build", || {
+        page::build_model_worker(environment)
+    });
+    if built.is_some() {
+        run.step("models in the browser", || model_tests(environment));
+        run.step("size of the model worker", || {
+            size::check_model_worker(environment.project())
+        });
+    }
 }
 
 fn browser(run: &mut Run, environment: &Environment, built: bool) {
@@ -230,11 +251,17 @@ fn vectors(project: &Project) -> Result<Vec<PathBuf>> {
     files_ending(&project.root().join("tests/vectors"), ".jsonl")
 }
 
-/// The tests in tests/browser/, against the page as a static host serves it
-/// and the library as npm packs it.
-fn page_tests(environment: &Environment) -> Result<Tally> {
+/// The tests in tests/model/, over the worker and the small checkpoints.
+fn model_tests(environment: &Environment) -> Result<Tally> {
     let project = environment.project();
-    let server = Server::start(&project.dist(), PAGE_BASE, 0)?;
+    let mut node = node_tests(environment, &project.model_tests())?;
+    node.env("MODEL_WORKER", project.model_worker())
+        .env("CHECKPOINTS", project.checkpoints());
+    counted(Runner::Node, &mut node)
+}
+
+/// Node, about to run the tests in a directory.
+fn node_tests(environment: &Environment, directory: &Path) -> Result<Command> {
     let mut node = environment.node_with_browser()?;
     node.args([
         "--test",
@@ -243,8 +270,17 @@ fn page_tests(environment: &Environment) -> Result<Tally> {
         // Two browsers at once take each other's time on a small machine.
         "--test-concurrency=1",
     ]);
-    node.args(files_ending(&project.browser_tests(), ".test.mjs")?)
-        .env("PAGE_URL", server.url())
+    node.args(files_ending(directory, ".test.mjs")?);
+    Ok(node)
+}
+
+/// The tests in tests/browser/, against the page as a static host serves it
+/// and the library as npm packs it.
+fn page_tests(environment: &Environment) -> Result<Tally> {
+    let project = environment.project();
+    let server = Server::start(&project.dist(), PAGE_BASE, 0)?;
+    let mut node = node_tests(environment, &project.browser_tests())?;
+    node.env("PAGE_URL", server.url())
         .env("DIST", project.dist())
         .env("LIBRARY", project.library())
         .env("LIBRARY_WITH_PROCESSES", project.library_with_processes());

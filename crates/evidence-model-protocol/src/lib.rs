@@ -419,6 +419,9 @@ mod tests {
             id: None,
             event: Event::Ready,
         };
-        assert_eq!(serde_json::to_value(&ready).unwrap(), json!({"type": "ready"}));
+        assert_eq!(
+            serde_json::to_value(&ready).unwrap(),
+            json!({"type": "ready"})
+        );
     }
 }

@@ -110,11 +110,7 @@ impl Folder {
     async fn file(&self, name: &str, create: bool) -> Result<FileSystemFileHandle, JsValue> {
         let options = FileSystemGetFileOptions::new();
         options.set_create(create);
-        resolve(
-            self.handle
-                .get_file_handle_with_options(name, &options),
-        )
-        .await
+        resolve(self.handle.get_file_handle_with_options(name, &options)).await
     }
 
     async fn write_text(&self, name: &str, text: &str) -> Result<(), JsValue> {

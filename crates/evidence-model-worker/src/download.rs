@@ -51,19 +51,14 @@ impl CheckpointSource for ChosenFiles {
     }
 
     async fn read(&self, file: &str, range: Range<u64>) -> Result<Vec<u8>, SourceError> {
-        let blob = self
-            .files
-            .get(file)
-            .ok_or_else(|| SourceError::new(file, "the file is not among those that were chosen"))?;
+        let blob = self.files.get(file).ok_or_else(|| {
+            SourceError::new(file, "the file is not among those that were chosen")
+        })?;
         read_exactly(blob, file, range).await
     }
 }
 
-async fn read_exactly(
-    blob: &Blob,
-    file: &str,
-    range: Range<u64>,
-) -> Result<Vec<u8>, SourceError> {
+async fn read_exactly(blob: &Blob, file: &str, range: Range<u64>) -> Result<Vec<u8>, SourceError> {
     let length = range.end.saturating_sub(range.start);
     let bytes = slice(blob, range).await.map_err(|error| {
         SourceError::new(
@@ -246,7 +241,9 @@ impl<'a> Downloads<'a> {
         let reader: ReadableStreamDefaultReader = body.get_reader().unchecked_into();
         loop {
             let chunk = next_chunk(&reader).await.map_err(|error| {
-                let of = total.map(|total| format!(" of {total}")).unwrap_or_default();
+                let of = total
+                    .map(|total| format!(" of {total}"))
+                    .unwrap_or_default();
                 let error = describe(&error);
                 SourceError::new(
                     file,
@@ -337,7 +334,10 @@ fn refusal(file: &str, response: &Response) -> Result<(), Option<SourceError>> {
 }
 
 fn is_html(media_type: &str) -> bool {
-    media_type.trim_start().to_ascii_lowercase().starts_with("text/html")
+    media_type
+        .trim_start()
+        .to_ascii_lowercase()
+        .starts_with("text/html")
 }
 
 fn header(response: &Response, name: &str) -> Option<String> {

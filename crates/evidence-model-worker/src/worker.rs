@@ -137,12 +137,7 @@ impl Worker {
     }
 
     /// What needs the model, one at a time.
-    async fn work(
-        &self,
-        command: Command,
-        data: &JsValue,
-        reply: Reply,
-    ) -> Result<Event, String> {
+    async fn work(&self, command: Command, data: &JsValue, reply: Reply) -> Result<Event, String> {
         match command {
             Command::Load { source, backend } => {
                 self.load(source, backend, data, false, reply).await
