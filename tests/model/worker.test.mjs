@@ -142,6 +142,35 @@ test("info describes adapter, model and memory", async () => {
   assert.ok(model.maxContext > 0);
 });
 
+test("which kernels are the fastest is remembered", async () => {
+  /** Reads or replaces what is kept beside the checkpoints. */
+  const notes = (replacement) =>
+    page.evaluate(async (replacement) => {
+      const root = await navigator.storage.getDirectory();
+      const folder = await root.getDirectoryHandle("evidence-models");
+      const texts = [];
+      for await (const [name, entry] of folder.entries()) {
+        if (entry.kind === "file") {
+          texts.push(await (await entry.getFile()).text());
+          if (replacement !== undefined) {
+            const writable = await entry.createWritable();
+            await writable.write(replacement);
+            await writable.close();
+          }
+        }
+      }
+      return texts;
+    }, replacement);
+  await load(undefined, "wgpu");
+  const [plan, ...others] = await notes();
+  assert.ok(JSON.parse(plan).matvec, plan);
+  assert.deepEqual(others, []);
+  await load(undefined, "wgpu");
+  assert.deepEqual(await notes("damaged"), [plan]);
+  assert.equal((await load(undefined, "wgpu")).type, "loaded");
+  assert.ok(JSON.parse((await notes())[0]).matvec);
+});
+
 test("a measurement has rates", async () => {
   await load();
   const measured = await ask(page, { type: "measure", promptTokens: 20, decodeTokens: 5 });

@@ -132,7 +132,8 @@ impl Folder {
         let mut sum = 0;
         for (_, entry) in entries(&self.handle).await? {
             if let Ok(file) = entry.dyn_into::<FileSystemFileHandle>() {
-                sum += byte_count(&resolve::<File>(file.get_file()).await?);
+                let file: File = resolve(file.get_file()).await?;
+                sum += byte_count(&file);
             }
         }
         Ok(sum)
@@ -167,6 +168,17 @@ pub(crate) async fn delete(key: &str) -> Result<(), JsValue> {
     let root = root(false).await?;
     JsFuture::from(root.remove_entry_with_options(key, &options)).await?;
     Ok(())
+}
+
+/// A short text that is kept beside the checkpoints.
+pub(crate) async fn read_note(name: &str) -> Option<String> {
+    let handle = root(false).await.ok()?;
+    Folder { handle }.read_text(name).await
+}
+
+pub(crate) async fn write_note(name: &str, text: &str) -> Result<(), JsValue> {
+    let handle = root(true).await?;
+    Folder { handle }.write_text(name, text).await
 }
 
 async fn root(create: bool) -> Result<FileSystemDirectoryHandle, JsValue> {

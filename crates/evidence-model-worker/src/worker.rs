@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use evidence_agent::Message;
+use evidence_core::Sha256Digest;
 use evidence_model_protocol::{
     AdapterDescription, BackendChoice, Command, Envelope, Event, Finish, GenerateOptions,
     ModelDescription, Request, Sampling, Source,
@@ -250,9 +251,12 @@ impl Worker {
         reply: Reply,
     ) -> Result<Event, String> {
         let (backend, fallback) = self.choose_backend(source, choice).await?;
+        let note = plan_note(source, &backend).await;
+        let backend = with_remembered_plan(backend, note.as_deref()).await;
         let mut progress = |loaded, total| reply.send(Event::Progress { loaded, total });
         let loaded = Model::load(source, &backend, &mut progress).await;
         let mut model = loaded.map_err(|error| self.failed(&error))?;
+        remember_plan(&model, note.as_deref()).await;
         let answer = if compare {
             let report = check::check(&mut model, source)
                 .await
@@ -385,6 +389,40 @@ impl Worker {
             decode_ms: milliseconds(first_token, last_token),
             context_tokens: model.info().context_tokens,
         })
+    }
+}
+
+/// The name of the note that tells which kernels are the fastest for a model on
+/// an adapter. `None` where there is nothing to choose.
+async fn plan_note(source: &impl CheckpointSource, backend: &Backend) -> Option<String> {
+    let Backend::Wgpu(gpu) = backend else {
+        return None;
+    };
+    let byte_count = source.byte_count("config.json").await.ok()??;
+    let config = source.read("config.json", 0..byte_count).await.ok()?;
+    let config = Sha256Digest::of(&config);
+    let known = format!("{} {:?} {config}", env!("CARGO_PKG_VERSION"), gpu.info());
+    Some(format!("plan-{}", Sha256Digest::of(known.as_bytes())))
+}
+
+async fn with_remembered_plan(backend: Backend, note: Option<&str>) -> Backend {
+    let (Backend::Wgpu(gpu), Some(note)) = (&backend, note) else {
+        return backend;
+    };
+    let text = cache::read_note(note).await;
+    match text.and_then(|text| serde_json::from_str(&text).ok()) {
+        Some(plan) => Backend::Wgpu(gpu.clone().with_plan(plan)),
+        // It is measured then.
+        None => backend,
+    }
+}
+
+async fn remember_plan(model: &Model, note: Option<&str>) {
+    if let Some((plan, note)) = model.plan().zip(note)
+        && let Ok(text) = serde_json::to_string(&plan)
+    {
+        // Where nothing can be kept, the next load measures again.
+        let _ = cache::write_note(note, &text).await;
     }
 }
 
