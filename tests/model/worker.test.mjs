@@ -182,7 +182,7 @@ test("what was downloaded stays until it is deleted, and needs no network", asyn
   assert.equal((await load()).type, "loaded");
   const [kept] = (await ask(page, { type: "cached" })).checkpoints;
   assert.equal(kept.url, `${host.url}checkpoints/${CHAT}/`);
-  assert.ok(kept.byteCount > 90_000);
+  assert.ok(kept.byteCount > 80_000, `${kept.byteCount} bytes`);
   host.requests.length = 0;
   assert.equal((await load()).type, "loaded");
   // Only what was not there is asked for again.
@@ -338,7 +338,7 @@ async function openBreakable() {
 }
 
 for (const [word, sentence] of [
-  ["lose", /the device failed: .*load the model again/],
+  ["lose", /^the device was lost; load the model again/],
   ["fill", /the adapter has not enough memory for this model; choose a smaller one/],
 ]) {
   test(`a device that fails (${word}) is told, and the next load asks for another`, async () => {

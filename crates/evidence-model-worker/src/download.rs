@@ -17,7 +17,7 @@ use wasm_bindgen::{JsCast, JsValue};
 use wasm_bindgen_futures::JsFuture;
 use web_sys::{
     Blob, File, FileSystemReadWriteOptions, FileSystemSyncAccessHandle, Headers,
-    ReadableStreamDefaultReader, RequestInit, Response,
+    ReadableStreamDefaultReader, RequestCache, RequestInit, Response,
 };
 
 use crate::cache::{Folder, Record};
@@ -291,6 +291,9 @@ async fn request(file: &str, address: &str, start: u64) -> Result<Response, Sour
     let failed = |error: JsValue| SourceError::new(file, describe(&error));
     let scope = scope().map_err(failed)?;
     let init = RequestInit::new();
+    // The file is kept already, and a browser's own cache would mend a cut
+    // answer by ranges that nobody here knows of.
+    init.set_cache(RequestCache::NoStore);
     if start > 0 {
         let headers = Headers::new().map_err(failed)?;
         headers

@@ -16,7 +16,7 @@ use burn::cubecl::prelude::{
     AddressType, CubeDim, ExecutionMode, KernelDefinition, KernelId, KernelMetadata,
     KernelSettings, Scope,
 };
-use burn::cubecl::server::{KernelArguments, MetadataBindingInfo};
+use burn::cubecl::server::{KernelArguments, MetadataBindingInfo, ServerError};
 use burn::cubecl::{CubeCount, CubeKernel, PrecompiledSource};
 use burn::tensor::Shape;
 use serde::{Deserialize, Serialize};
@@ -729,11 +729,17 @@ impl Engine for GpuEngine {
 
 impl Gpu {
     /// What Burn says, unless the device said something before.
-    fn checked<T, E: std::fmt::Display>(&self, result: Result<T, E>) -> Result<T, DeviceError> {
-        match self.fault.get() {
-            Some(fault) => Err(fault.clone()),
-            None => result.map_err(|error| DeviceError::Failed(error.to_string())),
+    fn checked<T>(&self, result: Result<T, ServerError>) -> Result<T, DeviceError> {
+        if let Some(fault) = self.fault.get() {
+            return Err(fault.clone());
         }
+        result.map_err(|error| {
+            if error.is_device_poisoned() {
+                DeviceError::Lost
+            } else {
+                DeviceError::Failed(error.to_string())
+            }
+        })
     }
 
     /// The only way back from the device.

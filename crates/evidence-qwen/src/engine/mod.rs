@@ -32,7 +32,10 @@ pub enum DeviceError {
     /// The adapter's memory is used up.
     #[error("the adapter has not enough memory for this model; choose a smaller one")]
     OutOfMemory,
-    /// The device failed while it computed: lost, or a kernel refused.
+    /// The browser or the driver took the device away.
+    #[error("the device was lost; load the model again, or choose a smaller one")]
+    Lost,
+    /// The device failed while it computed, or refused a kernel.
     #[error("the device failed: {0}; load the model again, or choose a smaller one")]
     Failed(String),
     /// The logits hold values that are no numbers.
