@@ -87,11 +87,11 @@ pub async fn measure(
         .collect();
     run(model, &prompt, 2).await?;
     model.reset();
-    let (prefill, decoded_tokens, decode) = run(model, &prompt, decode_tokens + 1).await?;
+    let (prefill, decoded, decode) = run(model, &prompt, decode_tokens + 1).await?;
     Ok(Measurement {
         prompt_tokens,
         prefill,
-        decoded_tokens,
+        decoded_tokens: decoded,
         decode,
         weight_bytes_per_token: model.info().weight_bytes_per_token,
         read_back_bytes_per_token: model.read_back_bytes(&Sampling::GREEDY),

@@ -146,7 +146,8 @@ pub struct ModelInfo {
     pub context_tokens: usize,
 }
 
-/// A decoder on one of the backends.
+/// A decoder on one of the backends. A program holds one or two of them.
+#[expect(clippy::large_enum_variant, reason = "it is never one of many")]
 enum AnyDecoder {
     Flex(Decoder<FlexEngine>),
     Wgpu(Decoder<GpuEngine>),
@@ -308,7 +309,7 @@ impl Model {
             .iter()
             .map(|message| message.content.as_str())
             .chain(options.tools.as_deref());
-        let mark = Tokenizer::unused_mark(texts);
+        let mark = Tokenizer::unused_mark(&texts);
         let guarded: Vec<Message> = messages
             .iter()
             .map(|message| Message::new(message.role, tokenizer.guard(&message.content, mark)))
@@ -328,7 +329,7 @@ impl Model {
     /// When there is no tokenizer or it refuses.
     pub fn encode_text(&self, text: &str) -> Result<Vec<u32>, GenerateError> {
         let tokenizer = self.tokenizer.as_ref().ok_or(GenerateError::NoTokenizer)?;
-        Ok(tokenizer.encode(text, Tokenizer::unused_mark([text].into_iter()))?)
+        Ok(tokenizer.encode(text, Tokenizer::unused_mark(&[text].into_iter()))?)
     }
 
     /// Begins a reply to a conversation.
