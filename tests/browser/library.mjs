@@ -6,22 +6,26 @@ import { required } from "./chromium.mjs";
 
 const origin = "https://library.test";
 
-/** The builds of the library, by the directory of each. */
-const builds = { plain: () => required("LIBRARY"), processes: () => required("LIBRARY_WITH_PROCESSES") };
+/** The builds of the library: the directory and the script of each. */
+const builds = {
+  plain: { directory: "LIBRARY", script: "evidence_wasm.js" },
+  processes: { directory: "LIBRARY_WITH_PROCESSES", script: "evidence_wasm_processes.js" },
+};
 
 /** Opens a page of the library's own origin, with all that this build exports as `window.library`. */
 export async function openLibrary(context, build = "plain") {
+  const { directory, script } = builds[build];
   // A second page of a context finds the route there already, and a second route changes nothing.
   await context.route(`${origin}/**`, (route) => {
     const { pathname } = new URL(route.request().url());
     return pathname === "/"
       ? route.fulfill({ contentType: "text/html", body: "<!doctype html><title>library</title>" })
-      : route.fulfill({ path: path.join(builds[build](), pathname) });
+      : route.fulfill({ path: path.join(required(directory), pathname) });
   });
   const page = await context.newPage();
   await page.goto(origin);
-  await page.evaluate(async () => {
-    window.library = await import("/evidence_wasm.js");
+  await page.evaluate(async (script) => {
+    window.library = await import(`/${script}`);
     await window.library.default();
     // Random digits: nothing that a disk or a database could make small.
     window.hexadecimal = (byteCount) => {
@@ -55,7 +59,7 @@ export async function openLibrary(context, build = "plain") {
         (value) => ({ value }),
         (error) => ({ code: error.code, isEvidenceError: error instanceof window.library.EvidenceError }),
       );
-  });
+  }, script);
   return page;
 }
 

@@ -21,6 +21,8 @@ pub enum Part {
     Page,
     /// Read when a person chooses it.
     Sample,
+    /// Documentation, which only links to the page.
+    Docs,
     /// Loaded when a live run asks for it.
     ModelWorker,
     /// Loaded by the model worker.
@@ -33,6 +35,8 @@ impl Part {
         let first = path.iter().next().unwrap_or_default().to_string_lossy();
         if first == "samples" {
             Self::Sample
+        } else if first == "docs" {
+            Self::Docs
         } else if first == "models" {
             Self::Model
         } else if first.starts_with("evidence-model-worker") {
@@ -60,7 +64,20 @@ pub fn files(directory: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Writes the list of the page's files and their digests, with a version that changes with any byte of dist/.
+/// Copies a directory with all that is in it.
+pub fn copy(from: &Path, to: &Path) -> Result<()> {
+    for file in files(from)? {
+        let target = to.join(file.strip_prefix(from)?);
+        if let Some(directory) = target.parent() {
+            fs::create_dir_all(directory)?;
+        }
+        fs::copy(&file, &target).with_context(|| format!("cannot write {}", target.display()))?;
+    }
+    Ok(())
+}
+
+/// Writes the list of the page's files and their digests, with a version that changes with any byte of
+/// dist/ but for the documentation, of which the service worker keeps nothing.
 pub fn write_list(dist: &Path) -> Result<()> {
     let mut page = BTreeMap::new();
     let mut contents = String::new();
@@ -69,7 +86,7 @@ pub fn write_list(dist: &Path) -> Result<()> {
         // Addresses have slashes on every system.
         let parts: Vec<_> = path.iter().map(|part| part.to_string_lossy()).collect();
         let name = parts.join("/");
-        if name == LIST {
+        if name == LIST || Part::of(path) == Part::Docs {
             continue;
         }
         let digest = Sha256Digest::of(&fs::read(&file)?);
@@ -99,6 +116,7 @@ mod tests {
         assert_eq!(of("models/tiny/model.safetensors"), Part::Model);
         assert_eq!(of("evidence-model-worker_bg.wasm"), Part::ModelWorker);
         assert_eq!(of("css/samples/a.css"), Part::Page);
+        assert_eq!(of("docs/samples/index.html"), Part::Docs);
     }
 
     #[test]
@@ -127,10 +145,23 @@ mod tests {
             format!(r#""sha256":{{"index.html":"{digest}","samples/index.json":"{digest}"}}"#);
         assert!(first.contains(&files), "{first}");
         assert_eq!(list(), first);
+        write("docs/index.html", "1");
+        assert_eq!(list(), first);
         write("samples/a.log", "2");
         let second = list();
         assert_ne!(second, first);
         write("service-worker.js", "2");
         assert_ne!(list(), second);
+    }
+
+    #[test]
+    fn directories_are_copied_with_all_that_is_in_them() {
+        let directory = tempfile::tempdir().unwrap();
+        let from = directory.path().join("from");
+        fs::create_dir_all(from.join("a/b")).unwrap();
+        fs::write(from.join("a/b/c.txt"), "text").unwrap();
+        let to = directory.path().join("to");
+        copy(&from, &to).unwrap();
+        assert_eq!(fs::read(to.join("a/b/c.txt")).unwrap(), b"text");
     }
 }

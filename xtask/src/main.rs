@@ -4,9 +4,12 @@
 //! shell script beside it.
 
 mod bench;
+mod component;
 mod conformance;
 mod description;
 mod dist;
+mod docs;
+mod package;
 mod page;
 mod process;
 mod project;
@@ -14,6 +17,7 @@ mod record;
 mod serve;
 mod setup;
 mod size;
+mod stamp;
 mod tally;
 mod test;
 
@@ -42,8 +46,14 @@ enum Command {
         #[arg(long, default_value_t = 8080)]
         port: u16,
     },
-    /// Write the deployable page to dist/.
+    /// Write the deployable page, with the documentation, to dist/.
     Build,
+    /// Write the documentation and the descriptions of both interfaces to dist/docs/.
+    Docs,
+    /// Write the npm package and its tarball to target/npm/.
+    Package,
+    /// Build the WebAssembly component.
+    Component,
     /// Run all tests, or only the named groups.
     Test {
         /// What to run; everything when none is named.
@@ -100,15 +110,33 @@ fn run(command: Command) -> Result<ExitCode> {
     let project = Project::locate()?;
     match command {
         Command::Play { port } => {
-            let environment = setup::prepare(&project, page::NEEDS)?;
-            page::build(&environment)?;
+            build(&project)?;
             serve::play(&project.dist(), port)?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Build => {
-            let environment = setup::prepare(&project, page::NEEDS)?;
-            page::build(&environment)?;
+            build(&project)?;
             println!("The page is in {}.", project.dist().display());
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Docs => {
+            docs::build(&setup::prepare(&project, docs::NEEDS)?)?;
+            println!(
+                "The documentation is in {}.",
+                docs::place(&project).display()
+            );
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Package => {
+            let environment = setup::prepare(&project, package::NEEDS)?;
+            let tarball = package::build(&environment)?;
+            println!("The package is {}.", tarball.display());
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Component => {
+            let environment = setup::prepare(&project, component::NEEDS)?;
+            component::build(&environment)?;
+            println!("The component is {}.", project.component().display());
             Ok(ExitCode::SUCCESS)
         }
         Command::Test { groups } => Ok(test::run(&project, &groups)),
@@ -157,8 +185,17 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Size => {
             let environment = setup::prepare(&project, size::NEEDS)?;
             page::build(&environment)?;
-            page::build_library(&environment)?;
+            package::build(&environment)?;
+            component::build(&environment)?;
             Ok(size::check(&project)?.exit_code())
         }
     }
+}
+
+/// Everything that is deployed.
+fn build(project: &Project) -> Result<()> {
+    let needs = [page::NEEDS, docs::NEEDS].concat();
+    let environment = setup::prepare(project, &needs)?;
+    page::build(&environment)?;
+    docs::build(&environment)
 }

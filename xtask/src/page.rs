@@ -1,15 +1,14 @@
 //! Builds what is shipped: the page, and the library for JavaScript.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::Path;
-use std::time::SystemTime;
 
-use anyhow::{Context, Result};
+use anyhow::{Context as _, Result};
 
 use crate::dist;
 use crate::process;
-use crate::project::Project;
 use crate::setup::{self, Environment, Need};
+use crate::stamp;
 
 /// What the page's build needs.
 pub const NEEDS: &[Need] = &[
@@ -31,40 +30,67 @@ const SOURCES: [&str; 8] = [
     "web",
 ];
 
+/// What of it the library for JavaScript is made from.
+pub const LIBRARY_SOURCES: [&str; 4] = [".cargo", "Cargo.lock", "Cargo.toml", "crates"];
+
 /// Writes the deployable page to dist/, unless it is newer than its sources.
 pub fn build(environment: &Environment) -> Result<()> {
+    build_model_worker(environment)?;
     let project = environment.project();
-    let stamp = project.scratch().join("page-built");
-    if project.dist().join("index.html").is_file() && is_newer_than_sources(&stamp, project)? {
-        return Ok(());
-    }
-    // The stamp bears the time before the build, so that a file saved while
-    // it runs counts as newer.
-    let start = SystemTime::now();
-    let mut trunk = environment.tool("trunk")?;
-    trunk
-        .arg("build")
-        // Set-up chose the version; a newer one is no news here.
-        .env("TRUNK_SKIP_VERSION_CHECK", "true")
-        // trunk refuses to start when it is set to 1, as is the custom.
-        .env_remove("NO_COLOR");
-    process::run(&mut trunk)?;
-    dist::write_list(&project.dist())?;
-    fs::create_dir_all(project.scratch())?;
-    File::create(&stamp)?.set_modified(start)?;
-    Ok(())
+    let made = [project.dist().join("index.html")];
+    stamp::unless_newer(project, "page-built", &made, &SOURCES, || {
+        let mut trunk = environment.tool("trunk")?;
+        trunk
+            .arg("build")
+            // Set-up chose the version; a newer one is no news here.
+            .env("TRUNK_SKIP_VERSION_CHECK", "true")
+            // trunk refuses to start when it is set to 1, as is the custom.
+            .env_remove("NO_COLOR");
+        process::run(&mut trunk)?;
+        // A page fetches it when a live run asks for it.
+        dist::copy(&project.model_worker(), &project.dist().join(MODEL_WORKER))?;
+        dist::write_list(&project.dist())
+    })
 }
 
 /// Every browser that has WebGPU has these instructions, and without WebGPU the model's products are
 /// computed by them.
 const SIMD: &str = r#"target.wasm32-unknown-unknown.rustflags=["-C","target-feature=+simd128"]"#;
 
-/// Builds the model's Web Worker: a script, and the WebAssembly that it starts.
+/// Where the page expects the model's worker, beside itself.
+const MODEL_WORKER: &str = "evidence-model-worker";
+
+/// What the model's worker is made from: most changes to the page are none to it, and it takes minutes.
+const MODEL_WORKER_SOURCES: [&str; 8] = [
+    ".cargo",
+    "Cargo.lock",
+    "Cargo.toml",
+    "crates/evidence-agent",
+    "crates/evidence-core",
+    "crates/evidence-model-protocol",
+    "crates/evidence-model-worker",
+    "crates/evidence-qwen/src",
+];
+
+/// Builds the model's Web Worker, a script and the WebAssembly that it starts, unless it is newer than
+/// its sources.
 ///
 /// Not by trunk, which cannot turn instructions on for one crate.
 pub fn build_model_worker(environment: &Environment) -> Result<()> {
     let project = environment.project();
     let out = project.model_worker();
+    let made = [out.join("worker.js")];
+    stamp::unless_newer(
+        project,
+        "model-worker-built",
+        &made,
+        &MODEL_WORKER_SOURCES,
+        || compile_model_worker(environment, &out),
+    )
+}
+
+fn compile_model_worker(environment: &Environment, out: &Path) -> Result<()> {
+    let project = environment.project();
     let mut cargo = environment.tool("cargo")?;
     cargo
         .args(["build", "--locked", "--profile", "page"])
@@ -78,7 +104,7 @@ pub fn build_model_worker(environment: &Environment) -> Result<()> {
     let mut bindgen = environment.tool("wasm-bindgen")?;
     bindgen
         .args(["--target", "web", "--no-typescript", "--out-dir"])
-        .arg(&out)
+        .arg(out)
         .arg(&compiled);
     process::run(&mut bindgen)?;
     let wasm = out.join("evidence_model_worker_bg.wasm");
@@ -96,18 +122,29 @@ pub fn build_model_worker(environment: &Environment) -> Result<()> {
     Ok(())
 }
 
-/// Builds evidence-wasm as npm packs it, without and with processes.
+/// Builds evidence-wasm without and with processes, unless both are newer than their sources.
 pub fn build_library(environment: &Environment) -> Result<()> {
     let project = environment.project();
-    build_npm(environment, &project.library(), &[])?;
-    build_npm(
-        environment,
-        &project.library_with_processes(),
-        &["--features", "processes"],
-    )
+    let made = [project.library(), project.library_with_processes()];
+    stamp::unless_newer(project, "library-built", &made, &LIBRARY_SOURCES, || {
+        let [plain, with_processes] = &made;
+        bind(environment, "evidence_wasm", plain, &[])?;
+        let features = ["--features", "processes"];
+        bind(
+            environment,
+            "evidence_wasm_processes",
+            with_processes,
+            &features,
+        )
+    })
 }
 
-fn build_npm(environment: &Environment, out: &Path, features: &[&str]) -> Result<()> {
+/// Writes evidence-wasm and its bindings, under this name.
+fn bind(environment: &Environment, name: &str, out: &Path, features: &[&str]) -> Result<()> {
+    // Files of other names, from before, would be measured and shipped.
+    if out.exists() {
+        fs::remove_dir_all(out)?;
+    }
     let mut wasm_pack = environment.tool("wasm-pack")?;
     wasm_pack
         .args([
@@ -118,13 +155,15 @@ fn build_npm(environment: &Environment, out: &Path, features: &[&str]) -> Result
             "web",
             "--mode",
             "no-install",
+            "--out-name",
+            name,
             "--out-dir",
         ])
         .arg(out)
         .arg(environment.project().root().join("crates/evidence-wasm"))
         .args(features);
     process::run(&mut wasm_pack)?;
-    let script = out.join("evidence_wasm.js");
+    let script = out.join(format!("{name}.js"));
     fs::write(
         &script,
         without_documentation(&fs::read_to_string(&script)?),
@@ -149,38 +188,8 @@ fn without_documentation(script: &str) -> String {
     kept
 }
 
-fn is_newer_than_sources(stamp: &Path, project: &Project) -> Result<bool> {
-    let Ok(built) = stamp.metadata().and_then(|metadata| metadata.modified()) else {
-        return Ok(false);
-    };
-    for source in SOURCES {
-        let path = project.root().join(source);
-        if path.exists() && newest_change(&path)? >= built {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
-/// When anything at or below this path was last changed; a directory's own
-/// time tells of files that are gone.
-fn newest_change(path: &Path) -> Result<SystemTime> {
-    let metadata = path
-        .metadata()
-        .with_context(|| format!("cannot read {}", path.display()))?;
-    let mut newest = metadata.modified()?;
-    if metadata.is_dir() {
-        for entry in fs::read_dir(path)? {
-            newest = newest.max(newest_change(&entry?.path())?);
-        }
-    }
-    Ok(newest)
-}
-
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
@@ -188,20 +197,5 @@ mod tests {
         let script = "/**\n * What it is.\n */\nexport class A {\n    /** One line. */\n    b() {\n        // c\n    }\n}\n";
         let bare = "export class A {\n    b() {\n        // c\n    }\n}\n";
         assert_eq!(without_documentation(script), bare);
-    }
-
-    #[test]
-    fn the_newest_file_counts_however_deep() {
-        let root = tempfile::tempdir().unwrap();
-        let deep = root.path().join("a/b");
-        fs::create_dir_all(&deep).unwrap();
-        let later = SystemTime::now() + Duration::from_secs(100);
-        File::create(deep.join("file"))
-            .unwrap()
-            .set_modified(later)
-            .unwrap();
-        assert_eq!(newest_change(root.path()).unwrap(), later);
-        fs::remove_file(deep.join("file")).unwrap();
-        assert!(newest_change(root.path()).unwrap() < later);
     }
 }

@@ -37,6 +37,11 @@ impl Project {
         self.root.join("dist")
     }
 
+    /// The documentation's source.
+    pub fn docs(&self) -> PathBuf {
+        self.root.join("docs")
+    }
+
     /// The npm package of the library for JavaScript.
     pub fn library(&self) -> PathBuf {
         self.target().join("npm/evidence-wasm")
@@ -62,7 +67,17 @@ impl Project {
         self.root.join("tests/model")
     }
 
-    /// The tests and benchmarks that Node runs.
+    /// The WebAssembly component.
+    pub fn component(&self) -> PathBuf {
+        self.target().join("component/bounded_evidence.wasm")
+    }
+
+    /// The component's tests that Node runs.
+    pub fn component_tests(&self) -> PathBuf {
+        self.root.join("tests/component")
+    }
+
+    /// The tests and benchmarks that Node runs in a browser.
     pub fn browser_tests(&self) -> PathBuf {
         self.root.join("tests/browser")
     }

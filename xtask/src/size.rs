@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 
 use crate::dist::{Part, files};
+use crate::package;
 use crate::project::Project;
 use crate::setup::Need;
 use crate::tally::Tally;
@@ -18,6 +19,7 @@ pub const NEEDS: &[Need] = &[
     Need::Trunk,
     Need::NodePackages,
     Need::WasmPack,
+    Need::PackageNodePackages,
 ];
 
 const KILOBYTE: usize = 1_000;
@@ -26,38 +28,33 @@ const MEGABYTE: usize = 1_000 * KILOBYTE;
 /// Measures what the two builds made and prints a table of it; each limit is
 /// one check.
 pub fn check(project: &Project) -> Result<Tally> {
-    let code = |package: &Path| -> Result<Vec<PathBuf>> {
-        let mut code = files(package)?;
-        code.retain(|file| matches!(extension(file), Some("wasm" | "js")));
-        Ok(code)
-    };
+    let package = package::stage(project).join("dist");
     let mut budgets = vec![
         Budget::new(
-            "evidence-wasm",
+            "npm package",
             Measure::Brotli,
             150 * KILOBYTE,
-            code(&project.library())?,
+            loaded(&package, ["index.js", "loader.js"], "evidence_wasm")?,
         ),
         Budget::new(
-            "evidence-wasm with processes",
+            "npm package with processes",
             Measure::Brotli,
             185 * KILOBYTE,
-            code(&project.library_with_processes())?,
+            loaded(
+                &package,
+                ["processes.js", "processes-loader.js"],
+                "evidence_wasm_processes",
+            )?,
+        ),
+        Budget::new(
+            "evidence-component",
+            Measure::Plain,
+            250 * KILOBYTE,
+            vec![project.component()],
         ),
     ];
     budgets.extend(page_budgets(&project.dist())?);
     check_all(&budgets)
-}
-
-/// Measures the model's worker, which is built apart from the page.
-pub fn check_model_worker(project: &Project) -> Result<Tally> {
-    let mut wasm = files(&project.model_worker())?;
-    wasm.retain(|file| extension(file) == Some("wasm"));
-    check_all(&[model_worker_budget(wasm)])
-}
-
-fn model_worker_budget(files: Vec<PathBuf>) -> Budget {
-    Budget::new("model worker", Measure::Brotli, 2_500 * KILOBYTE, files)
 }
 
 fn check_all(budgets: &[Budget]) -> Result<Tally> {
@@ -72,6 +69,19 @@ fn check_all(budgets: &[Budget]) -> Result<Tally> {
     Ok(tally)
 }
 
+/// What a page loads of the npm package: the scripts of one entry, what both have, and the build.
+fn loaded(dist: &Path, entry: [&str; 2], build: &str) -> Result<Vec<PathBuf>> {
+    let mut loaded: Vec<_> = entry
+        .into_iter()
+        .chain(["load.js", "plain.js"])
+        .map(|name| dist.join(name))
+        .collect();
+    let wasm = dist.join("wasm");
+    loaded.extend([".js", "_bg.wasm"].map(|ending| wasm.join(format!("{build}{ending}"))));
+    loaded.extend(files(&wasm.join("snippets"))?);
+    Ok(loaded)
+}
+
 /// The budgets of dist/, by the part that each of its files belongs to.
 fn page_budgets(dist: &Path) -> Result<Vec<Budget>> {
     let (mut page, mut worker, mut model) = (Vec::new(), Vec::new(), Vec::new());
@@ -80,7 +90,7 @@ fn page_budgets(dist: &Path) -> Result<Vec<Budget>> {
             Part::Page => page.push(file),
             Part::ModelWorker if extension(&file) == Some("wasm") => worker.push(file),
             Part::Model => model.push(file),
-            Part::ModelWorker | Part::Sample => {}
+            Part::ModelWorker | Part::Sample | Part::Docs => {}
         }
     }
     let mut budgets = vec![Budget::new(
@@ -90,7 +100,12 @@ fn page_budgets(dist: &Path) -> Result<Vec<Budget>> {
         page,
     )];
     if !worker.is_empty() {
-        budgets.push(model_worker_budget(worker));
+        budgets.push(Budget::new(
+            "model worker",
+            Measure::Brotli,
+            2_500 * KILOBYTE,
+            worker,
+        ));
     }
     if !model.is_empty() {
         budgets.push(Budget::new(

@@ -14,7 +14,7 @@ use crate::project::{Project, files_ending};
 use crate::serve::Server;
 use crate::setup::{self, Environment, Need};
 use crate::tally::{Runner, Tally};
-use crate::{description, page, process, size};
+use crate::{component, description, docs, package, page, process, size};
 
 /// Tests that are run together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -28,6 +28,10 @@ pub enum Group {
     Model,
     /// The same in Chromium, and the page from end to end.
     Browser,
+    /// The npm package, installed from its tarball.
+    Package,
+    /// The component in wasmtime, and in Node by way of jco.
+    Component,
     /// The sizes of what is shipped.
     Size,
 }
@@ -39,9 +43,19 @@ const BROWSER_NEEDS: &[Need] = &[
     Need::NodePackages,
     Need::WasmPack,
     Need::Browser,
+    Need::MdBook,
+    Need::PackageNodePackages,
 ];
 
-const NATIVE_NEEDS: &[Need] = &[Need::Schemathesis];
+const NATIVE_NEEDS: &[Need] = &[Need::Schemathesis, Need::BookPrograms];
+const PACKAGE_NEEDS: &[Need] = &[
+    Need::WasmTarget,
+    Need::WasmBindgen,
+    Need::WasmPack,
+    Need::NodePackages,
+    Need::PackageNodePackages,
+    Need::Browser,
+];
 
 // Among the packages is Qwen3's tokenizer.
 const MODEL_NEEDS: &[Need] = &[
@@ -68,6 +82,8 @@ pub fn run(project: &Project, groups: &[Group]) -> ExitCode {
         (Group::Native, NATIVE_NEEDS),
         (Group::Model, MODEL_NEEDS),
         (Group::Browser, BROWSER_NEEDS),
+        (Group::Package, PACKAGE_NEEDS),
+        (Group::Component, component::NEEDS),
         (Group::Size, size::NEEDS),
     ];
     let needs: Vec<Need> = needs
@@ -97,20 +113,53 @@ pub fn run(project: &Project, groups: &[Group]) -> ExitCode {
             model_worker(&mut run, environment);
         }
     }
-    if let Some(environment) = environment
-        && (wanted(Group::Browser) || wanted(Group::Size))
-    {
-        let page = run.attempt("page build", || page::build(&environment));
-        let library = run.attempt("library build", || page::build_library(&environment));
-        let built = page.and(library);
-        if wanted(Group::Browser) {
-            browser(&mut run, &environment, built.is_some());
-        }
-        if wanted(Group::Size) && built.is_some() {
-            run.step("size", || size::check(project));
-        }
+    if let Some(environment) = environment {
+        shipped(&mut run, &environment, wanted);
     }
     run.close()
+}
+
+/// What is tested and measured as it is shipped.
+fn shipped(run: &mut Run, environment: &Environment, wanted: impl Fn(Group) -> bool) {
+    let (mut library, mut package) = (None, None);
+    if wanted(Group::Browser) || wanted(Group::Package) || wanted(Group::Size) {
+        library = run.attempt("library build", || page::build_library(environment));
+        package = library.and_then(|()| {
+            run.attempt("package", || {
+                let tarball = package::build(environment)?;
+                package::install(environment, &tarball)?;
+                Ok(tarball)
+            })
+        });
+    }
+    if wanted(Group::Package)
+        && let Some(tarball) = &package
+    {
+        package_tests(run, environment, tarball);
+    }
+    let mut page = None;
+    if wanted(Group::Browser) || wanted(Group::Size) {
+        page = run.attempt("page build", || page::build(environment));
+    }
+    let mut component = None;
+    if wanted(Group::Component) || wanted(Group::Size) {
+        component = run.attempt("component build", || component::build(environment));
+    }
+    if wanted(Group::Browser) {
+        let docs = run.attempt("documentation build", || docs::build(environment));
+        browser(run, environment, page.and(library).and(docs).is_some());
+    }
+    if wanted(Group::Component) && component.is_some() {
+        run.tests("component in wasmtime", Runner::Cargo, || {
+            Ok(component::wasmtime_tests(environment.project()))
+        });
+        run.tests("component in Node", Runner::Node, || {
+            component::node_tests(environment)
+        });
+    }
+    if wanted(Group::Size) && page.is_some() && package.is_some() && component.is_some() {
+        run.step("size", || size::check(environment.project()));
+    }
 }
 
 fn lint(run: &mut Run, project: &Project) {
@@ -132,8 +181,15 @@ fn lint(run: &mut Run, project: &Project) {
 
 fn native(run: &mut Run, project: &Project) {
     let mut tests = setup::native_cargo(project);
-    tests.args(["test", "--workspace", "--exclude", "evidence-qwen"]);
-    tests.args(["--no-fail-fast", "--locked"]);
+    tests.args(["test", "--workspace", "--no-fail-fast", "--locked"]);
+    // The models are a group of their own, and the component's tests need the component, which is
+    // built with the tools of another.
+    tests.args([
+        "--exclude",
+        "evidence-qwen",
+        "--exclude",
+        "evidence-component",
+    ]);
     run.tests("tests", Runner::Cargo, || Ok(tests));
     run.tests("vectors", Runner::Conformance, || {
         Ok(conformance::native(project, &vectors(project)?))
@@ -143,13 +199,20 @@ fn native(run: &mut Run, project: &Project) {
 /// Both crates in one build: what one of them alone asks of its dependencies is
 /// less, and Burn would be compiled once more.
 fn model(run: &mut Run, project: &Project) {
-    let mut tests = setup::native_cargo(project);
-    tests.args(["test", "--package", "evidence-qwen"]);
-    tests
-        .args(["--package", "evidence-cli"])
-        .args(MODEL_FEATURE);
-    tests.args(["--no-fail-fast", "--locked", "--", "--include-ignored"]);
-    run.tests("models", Runner::Cargo, || Ok(tests));
+    run.tests("models", Runner::Cargo, || {
+        let mut tests = setup::native_cargo(project);
+        tests
+            .args(["test", "--package", "evidence-qwen"])
+            .args(["--package", "evidence-cli"])
+            .args(MODEL_FEATURE)
+            // The command's other tests are among the native ones.
+            .args(["--lib", "--test", "model"]);
+        for test in files_ending(&project.root().join("crates/evidence-qwen/tests"), ".rs")? {
+            tests.arg("--test").args(test.file_stem());
+        }
+        tests.args(["--no-fail-fast", "--locked", "--", "--include-ignored"]);
+        Ok(tests)
+    });
 }
 
 fn model_worker(run: &mut Run, environment: &Environment) {
@@ -158,9 +221,6 @@ fn model_worker(run: &mut Run, environment: &Environment) {
     });
     if built.is_some() {
         run.step("models in the browser", || model_tests(environment));
-        run.step("size of the model worker", || {
-            size::check_model_worker(environment.project())
-        });
     }
 }
 
@@ -184,7 +244,14 @@ fn browser(run: &mut Run, environment: &Environment, built: bool) {
         counted(Runner::Conformance, &mut command)
     });
     if built {
-        run.step("page and library", || page_tests(environment));
+        run.step("page, library and book", || {
+            let tests = files_ending(&project.browser_tests(), ".test.mjs")?;
+            page_tests(environment, &tests, None)
+        });
+        run.step("page inside of the book", || {
+            let tests = [project.browser_tests().join("page.test.mjs")];
+            page_tests(environment, &tests, Some("docs/playground.html"))
+        });
     }
 }
 
@@ -221,6 +288,7 @@ fn wasm_lints(environment: &Environment, tested: &[PathBuf]) -> Result<Tally> {
     };
     let mut packages: Vec<&OsStr> = tested.iter().filter_map(|path| path.file_name()).collect();
     lint(&["--tests"], &packages)?;
+    lint(&["--lib"], &[OsStr::new("evidence-component")])?;
     packages.extend(
         [
             "evidence-playground",
@@ -254,14 +322,15 @@ fn vectors(project: &Project) -> Result<Vec<PathBuf>> {
 /// The tests in tests/model/, over the worker and the small checkpoints.
 fn model_tests(environment: &Environment) -> Result<Tally> {
     let project = environment.project();
-    let mut node = node_tests(environment, &project.model_tests())?;
-    node.env("MODEL_WORKER", project.model_worker())
+    let mut node = node_tests(environment)?;
+    node.args(files_ending(&project.model_tests(), ".test.mjs")?)
+        .env("MODEL_WORKER", project.model_worker())
         .env("CHECKPOINTS", project.checkpoints());
     counted(Runner::Node, &mut node)
 }
 
-/// Node, about to run the tests in a directory.
-fn node_tests(environment: &Environment, directory: &Path) -> Result<Command> {
+/// Node, about to run tests in a browser.
+fn node_tests(environment: &Environment) -> Result<Command> {
     let mut node = environment.node_with_browser()?;
     node.args([
         "--test",
@@ -270,21 +339,59 @@ fn node_tests(environment: &Environment, directory: &Path) -> Result<Command> {
         // Two browsers at once take each other's time on a small machine.
         "--test-concurrency=1",
     ]);
-    node.args(files_ending(directory, ".test.mjs")?);
     Ok(node)
 }
 
-/// The tests in tests/browser/, against the page as a static host serves it
-/// and the library as npm packs it.
-fn page_tests(environment: &Environment) -> Result<Tally> {
+/// Tests of tests/browser/, against the page as a static host serves it and the library as npm packs
+/// it; or against the page as it is embedded in this page of the book.
+fn page_tests(
+    environment: &Environment,
+    tests: &[PathBuf],
+    embedded_in: Option<&str>,
+) -> Result<Tally> {
     let project = environment.project();
     let server = Server::start(&project.dist(), PAGE_BASE, 0)?;
-    let mut node = node_tests(environment, &project.browser_tests())?;
-    node.env("PAGE_URL", server.url())
+    let mut node = node_tests(environment)?;
+    node.args(tests)
+        .env("PAGE_URL", server.url())
         .env("DIST", project.dist())
         .env("LIBRARY", project.library())
-        .env("LIBRARY_WITH_PROCESSES", project.library_with_processes());
+        .env("LIBRARY_WITH_PROCESSES", project.library_with_processes())
+        .env("PACKAGE", package::stage(project));
+    if let Some(page) = embedded_in {
+        node.env("EMBEDDED_URL", format!("{}{page}", server.url()));
+    }
     counted(Runner::Node, &mut node)
+}
+
+/// The tests in npm/tests/, against the package that its tarball installs.
+fn package_tests(run: &mut Run, environment: &Environment, tarball: &Path) {
+    let project = environment.project();
+    let mut types = process::command(package::program(project, "tsc"));
+    types
+        .args(["--project", "tests"])
+        .current_dir(package::sources(project));
+    run.check("types of the package", types);
+    run.tests("package tests", Runner::Node, || {
+        let mut cli = setup::native_cargo(project);
+        cli.args(["build", "--locked", "--package", "evidence-cli"]);
+        process::run(&mut cli)?;
+        let mut node = environment.node_with_browser()?;
+        node.args([
+            "--test",
+            "--test-reporter=spec",
+            "--test-timeout=600000",
+            "--test-concurrency=1",
+        ]);
+        node.args(files_ending(
+            &package::sources(project).join("tests"),
+            ".test.mjs",
+        )?)
+        .env("TARBALL", tarball)
+        .env("NATIVE", project.target().join("debug/bounded-evidence"))
+        .env("VECTORS", project.root().join("tests/vectors"));
+        Ok(node)
+    });
 }
 
 /// Runs tests and adds up what they report. A runner that fails without a

@@ -38,3 +38,8 @@ pub use script::{ScriptedGenerator, script_replies};
 pub use selection::{LinesAndFind, Ranges, Selection};
 pub use tool_output::{EnvelopeGenerator, ToolOutputWorkspace};
 pub use workspace::{ToolError, ToolWorkspace, Workspace};
+
+// The book's examples are run as this crate's.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/src/using/rust.md")]
+struct Book;

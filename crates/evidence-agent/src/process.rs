@@ -62,6 +62,12 @@ pub trait Launcher: MaybeSend + MaybeSync + 'static {
         let _ = generation;
         ready(false)
     }
+
+    /// Waits until what processes have written by now had its turn to come in. Where one thread does
+    /// everything, a caller that polls at once and again would otherwise keep it from coming forever.
+    fn give_way(&self) -> impl Future<Output = ()> + MaybeSend {
+        ready(())
+    }
 }
 
 /// A call of a process tool.
@@ -436,6 +442,7 @@ impl<S: Store + 'static, L: Launcher> ProcessHost<S, L> {
         if let Some(earlier) = outputs.answered_call(session, job, id, request).await? {
             return Ok(earlier);
         }
+        self.inner.launcher.give_way().await;
         let owned = (session.clone(), job.clone(), arguments.process_id.clone());
         let observation = self.inner.observe(&owned, arguments).await?;
         let _recording = self.inner.recording.lock().await;

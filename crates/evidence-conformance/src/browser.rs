@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use evidence_agent::workspace::MemoryTree;
+use evidence_agent::{BoundedEvidenceWorkspace, Workspace};
 use evidence_store::IndexedDbStore;
 use wasm_bindgen::prelude::*;
 
@@ -18,6 +19,7 @@ struct BrowserHost {
 impl Host for BrowserHost {
     type Store = Arc<IndexedDbStore>;
     type Tree = MemoryTree;
+    type Bounded<W: Workspace> = BoundedEvidenceWorkspace<W, Self::Store>;
 
     async fn store(&self) -> Result<Self::Store, String> {
         Ok(Arc::clone(&self.store))

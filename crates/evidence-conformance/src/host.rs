@@ -4,12 +4,33 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use evidence_agent::workspace::{FileTree, MemoryTree};
-use evidence_store::{MemoryStore, Store};
+use evidence_agent::{BoundedEvidenceWorkspace, Workspace};
+use evidence_core::EvidenceLimits;
+use evidence_store::{ArtifactStore, MemoryStore, Scope, Store};
 
 /// Files of a workspace, by path.
 pub type Files = BTreeMap<String, String>;
 
-/// Makes the store and the files of each vector.
+/// A workspace that keeps large results out of the prompt: the implementation that is checked.
+pub trait Bounded<W, S>: Workspace {
+    /// Wraps `inner`; its large results go to `store` under `scope`.
+    fn new(inner: W, store: S, scope: Scope, limits: EvidenceLimits) -> Self;
+
+    /// The workspace that it wraps.
+    fn inner(&self) -> &W;
+}
+
+impl<W: Workspace, S: Store> Bounded<W, S> for BoundedEvidenceWorkspace<W, S> {
+    fn new(inner: W, store: S, scope: Scope, limits: EvidenceLimits) -> Self {
+        Self::new(inner, ArtifactStore::new(store, scope), limits)
+    }
+
+    fn inner(&self) -> &W {
+        self.workspace()
+    }
+}
+
+/// Makes the store, the files and the implementation of each vector.
 #[expect(
     async_fn_in_trait,
     reason = "vectors run one after the other, on one thread"
@@ -19,6 +40,8 @@ pub trait Host {
     type Store: Store + Clone;
     /// The files.
     type Tree: FileTree;
+    /// The implementation.
+    type Bounded<W: Workspace>: Bounded<W, Self::Store>;
 
     /// A store in which no other vector has left anything under the scope of this one.
     ///
@@ -64,6 +87,7 @@ pub fn memory_files(tree: &MemoryTree) -> Files {
 impl Host for MemoryHost {
     type Store = Arc<MemoryStore>;
     type Tree = MemoryTree;
+    type Bounded<W: Workspace> = BoundedEvidenceWorkspace<W, Self::Store>;
 
     async fn store(&self) -> Result<Self::Store, String> {
         Ok(Arc::default())
@@ -87,6 +111,7 @@ mod directory {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use evidence_agent::workspace::DirectoryTree;
+    use evidence_agent::{BoundedEvidenceWorkspace, Workspace};
     use evidence_store::DirectoryStore;
     use tempfile::TempDir;
 
@@ -121,6 +146,7 @@ mod directory {
         type Store = DirectoryStore;
         /// The tree, and where it is.
         type Tree = DirectoryTree;
+        type Bounded<W: Workspace> = BoundedEvidenceWorkspace<W, Self::Store>;
 
         async fn store(&self) -> Result<Self::Store, String> {
             let root = self.root.path().join("artifacts");

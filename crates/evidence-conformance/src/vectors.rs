@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use evidence_agent::workspace::{Approval, NoCommands, Operator, ToolWorkspace};
 use evidence_agent::{
-    Action, AgentLimits, BoundedEvidenceWorkspace, Message, Role, Run, RunEvent, RunOutcome,
-    ScriptedGenerator, ToolCall, ToolName, ToolPolicy, Workspace,
+    Action, AgentLimits, Message, Role, Run, RunEvent, RunOutcome, ScriptedGenerator, ToolCall,
+    ToolName, ToolPolicy, Workspace,
 };
 use evidence_core::chunk::CHUNK_BYTES;
 use evidence_core::{ArtifactId, EvidenceLimits};
@@ -15,7 +15,7 @@ use evidence_store::{ArtifactError, ArtifactStore, Batch, Scope, Store};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::host::{Files, Host};
+use crate::host::{Bounded as _, Files, Host};
 use crate::report::{Failure, Report, same, same_text};
 
 /// What a vector file holds.
@@ -202,12 +202,13 @@ enum EvidenceStep {
     },
 }
 
-async fn check_evidence(line: &str, host: &impl Host) -> Result<(), String> {
+async fn check_evidence<H: Host>(line: &str, host: &H) -> Result<(), String> {
     let vector: EvidenceVector = parse(line)?;
-    let artifacts = ArtifactStore::new(host.store().await?, scope(&vector.name)?);
+    let (store, scope) = (host.store().await?, scope(&vector.name)?);
+    let artifacts = ArtifactStore::new(store.clone(), scope.clone());
     let inner = ToolWorkspace::new(host.tree(&vector.files)?, ToolPolicy::default());
     let limits = evidence_limits(&vector.limits)?;
-    let mut workspace = BoundedEvidenceWorkspace::new(inner, artifacts.clone(), limits);
+    let mut workspace = <H::Bounded<_>>::new(inner, store, scope, limits);
     for (index, step) in vector.steps.iter().enumerate() {
         match step {
             EvidenceStep::Execute {
@@ -405,7 +406,8 @@ async fn check_loop<H: Host>(line: &str, host: &H) -> Result<(), String> {
         Value::String(reason) => Approval::Denied(Some(reason)),
         _ => return Err("not a vector: approve".to_owned()),
     };
-    let artifacts = ArtifactStore::new(host.store().await?, scope(&vector.name)?);
+    let (store, scope) = (host.store().await?, scope(&vector.name)?);
+    let artifacts = ArtifactStore::new(store.clone(), scope.clone());
     let inner = ToolWorkspace::with(
         host.tree(&vector.files)?,
         vector.policy.policy(),
@@ -413,7 +415,7 @@ async fn check_loop<H: Host>(line: &str, host: &H) -> Result<(), String> {
         RecordedOperator(approval),
     );
     let limits = evidence_limits(&vector.limits)?;
-    let mut workspace = BoundedEvidenceWorkspace::new(inner, artifacts.clone(), limits);
+    let mut workspace = <H::Bounded<_>>::new(inner, store, scope, limits);
     let mut generator = ScriptedGenerator::new(vector.responses, artifacts);
     let run = Run::new(
         &vector.task,
@@ -441,7 +443,7 @@ async fn check_loop<H: Host>(line: &str, host: &H) -> Result<(), String> {
     if let Some(expected) = vector.files_after {
         same(
             "files afterwards",
-            &host.files(workspace.workspace().tree())?,
+            &host.files(workspace.inner().tree())?,
             &expected,
         )?;
     }

@@ -18,6 +18,7 @@ mod components;
 mod intake;
 mod limits;
 mod measured;
+mod parameters;
 mod player;
 mod processes;
 mod runner;

@@ -31,7 +31,7 @@ pub(crate) async fn manifest_of(bytes: &[u8]) -> ChunkManifest {
 
 /// The manifest of `bytes`. WebCrypto's SHA-256 is several times as fast as one in WebAssembly, which
 /// has no instructions for it.
-#[cfg(target_arch = "wasm32")]
+#[cfg(all(target_arch = "wasm32", feature = "browser"))]
 pub(crate) async fn manifest_of(bytes: &[u8]) -> ChunkManifest {
     match web_crypto::manifest_of(bytes).await {
         Some(manifest) => manifest,
@@ -39,7 +39,13 @@ pub(crate) async fn manifest_of(bytes: &[u8]) -> ChunkManifest {
     }
 }
 
-#[cfg(target_arch = "wasm32")]
+/// The manifest of `bytes`, by the only means that any host of WebAssembly has.
+#[cfg(all(target_arch = "wasm32", not(feature = "browser")))]
+pub(crate) async fn manifest_of(bytes: &[u8]) -> ChunkManifest {
+    ChunkManifest::of(bytes)
+}
+
+#[cfg(all(target_arch = "wasm32", feature = "browser"))]
 mod web_crypto {
     use evidence_core::Sha256Digest;
     use evidence_core::chunk::{CHUNK_BYTES, ChunkManifest};
@@ -86,7 +92,7 @@ mod web_crypto {
     }
 }
 
-#[cfg(all(test, target_arch = "wasm32"))]
+#[cfg(all(test, target_arch = "wasm32", feature = "browser"))]
 mod tests {
     use evidence_core::chunk::CHUNK_BYTES;
     use wasm_bindgen_test::wasm_bindgen_test;

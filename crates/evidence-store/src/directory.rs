@@ -37,6 +37,10 @@ const MERGE_ABOVE: usize = 64;
 /// Files with fewer bytes of values than this are small.
 const SMALL_BYTES: u64 = 256 * 1024;
 
+/// What marks a directory of the npm package, whose files are others: Node has no file locks to share
+/// one by.
+const NPM_MARKER: &str = "npm-store.json";
+
 /// Keeps everything in one directory. Several stores, also of several processes, can share it.
 #[derive(Debug, Clone)]
 pub struct DirectoryStore {
@@ -104,8 +108,8 @@ impl DirectoryStore {
     /// # Errors
     ///
     /// [`StoreError::Unavailable`] when the directory cannot be used or is a symbolic link (what
-    /// the link points to could be exchanged beneath the store), [`StoreError::Damaged`] when a
-    /// commit file is not one that was written.
+    /// the link points to could be exchanged beneath the store) or holds a store of the npm package,
+    /// [`StoreError::Damaged`] when a commit file is not one that was written.
     pub async fn open(root: impl Into<PathBuf>) -> Result<Self, StoreError> {
         let root = root.into();
         let inner = unblock(move || Inner::open(&root, HostDisk)).await?;
@@ -142,6 +146,13 @@ impl<D: Disk> Inner<D> {
             disk,
             index: Mutex::default(),
         };
+        if root.join(NPM_MARKER).exists() {
+            return Err(StoreError::Unavailable {
+                reason: "the directory holds a store of the npm package, whose files are others; \
+                         name another directory"
+                    .to_owned(),
+            });
+        }
         for directory in [&root, &inner.commits] {
             std::fs::create_dir_all(directory).map_err(not_a_directory)?;
             if std::fs::symlink_metadata(directory)

@@ -8,16 +8,17 @@
 //!
 //! - [`MemoryStore`]: for tests and for pages that keep nothing.
 //! - `DirectoryStore`: a directory of immutable commit files (native).
-//! - `IndexedDbStore`: one database of a browser's origin (WebAssembly).
+//! - `IndexedDbStore`: one database of a browser's origin (WebAssembly, with the feature
+//!   `browser`).
 
 pub mod artifacts;
 pub mod blob;
 mod digest;
 #[cfg(not(target_arch = "wasm32"))]
 mod directory;
-#[cfg(target_arch = "wasm32")]
+#[cfg(all(target_arch = "wasm32", feature = "browser"))]
 mod host_lock;
-#[cfg(target_arch = "wasm32")]
+#[cfg(all(target_arch = "wasm32", feature = "browser"))]
 mod indexed_db;
 mod maybe_send;
 mod memory;
@@ -28,9 +29,9 @@ pub mod tool_output;
 pub use artifacts::{ArtifactError, ArtifactStore, Scope};
 #[cfg(not(target_arch = "wasm32"))]
 pub use directory::DirectoryStore;
-#[cfg(target_arch = "wasm32")]
+#[cfg(all(target_arch = "wasm32", feature = "browser"))]
 pub use host_lock::HostLock;
-#[cfg(target_arch = "wasm32")]
+#[cfg(all(target_arch = "wasm32", feature = "browser"))]
 pub use indexed_db::{IndexedDbStore, persist};
 pub use maybe_send::{MaybeSend, MaybeSync};
 pub use memory::MemoryStore;

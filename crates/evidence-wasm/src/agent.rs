@@ -36,18 +36,27 @@ const MAX_FILES_BYTES: usize = 256 * 1024 * 1024;
 const TYPES: &str = r#"
 /** One message of the conversation. */
 export interface Message {
+  /** Who wrote it. */
   role: "system" | "user" | "assistant";
+  /** What they wrote. */
   content: string;
 }
 
 /** A tool with its arguments, as the model names it. */
 export interface ToolCall {
+  /** Its name. */
   tool: "list_files" | "read_file" | "write_file" | "edit_file" | "run_command" | "akh_read_tool_output" | "exec_start" | "exec_poll" | "exec_stop";
+  /** Its arguments, by their names. */
   arguments: Record<string, string | number | string[]>;
 }
 
 /** What a reply of the model asks for. */
-export type Action = ToolCall | { final: string };
+export type Action =
+  | ToolCall
+  | {
+      /** The answer that ends the run. */
+      final: string;
+    };
 
 /** One step of a run. */
 export interface StepEvent {
@@ -66,25 +75,41 @@ export interface StepEvent {
 /** What `onEvent` is told. */
 export type RunEvent =
   /** The model is about to read the whole conversation. */
-  | { type: "prompt"; step: number; messages: Message[] }
+  | {
+      /** Which event this is. */
+      type: "prompt";
+      /** From 1. */
+      step: number;
+      /** All that the model reads. */
+      messages: Message[];
+    }
   /** A step is over. */
-  | ({ type: "step" } & StepEvent);
+  | ({
+      /** Which event this is. */
+      type: "step";
+    } & StepEvent);
 
 /** What a command left; an exit code of null: it was killed. */
 export interface CommandOutput {
+  /** How it exited; null where it was killed. */
   exitCode: number | null;
+  /** What it wrote to its standard output; nothing when left out. */
   stdout?: string | Uint8Array;
+  /** What it wrote to its standard error; nothing when left out. */
   stderr?: string | Uint8Array;
 }
 
 /** What a run is made of. */
 export interface RunOptions {
+  /** What the model is asked to do. */
   task: string;
   /** The files of the workspace, by path. */
   files?: Record<string, string | Uint8Array>;
   /** Writes the model's reply. What it throws ends the run. */
   generate(request: { messages: Message[]; signal?: AbortSignal }): string | PromiseLike<string>;
+  /** How much of a tool result reaches the model. */
   limits?: EvidenceLimits;
+  /** How far a run may go. */
   agentLimits?: {
     /** The most replies; 8 when left out. */
     maxSteps?: number;
@@ -97,11 +122,15 @@ export interface RunOptions {
   };
   /** What the tools may do: read, when it is left out. */
   policy?: {
+    /** Whether files may be written and edited; false when left out. */
     allowWrites?: boolean;
     /** The exact argument arrays that run_command and exec_start accept. */
     allowedCommands?: string[][];
+    /** The most bytes of a file that is read. */
     maxFileBytes?: number;
+    /** The most bytes of a file that is written. */
     maxWriteBytes?: number;
+    /** The most entries of a list of files. */
     maxListEntries?: number;
   };
   /** Asked before anything changes: true, or a denial with or without its reason. */
@@ -127,6 +156,7 @@ export interface ToolOutputRunOptions extends Omit<RunOptions, "limits"> {
 export interface RunOutcome {
   /** Whether the model came to its final text. */
   completed: boolean;
+  /** Why the run ended. */
   reason:
     | "completed"
     | "step_limit"
@@ -138,6 +168,7 @@ export interface RunOutcome {
     | "cancelled";
   /** The final text. */
   final: string | null;
+  /** The steps until then. */
   events: StepEvent[];
   /** The files that the model wrote or edited, as they are now. */
   changedFiles: Record<string, string>;

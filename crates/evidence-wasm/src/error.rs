@@ -50,7 +50,9 @@ export type EvidenceErrorCode =
 
 /** What this library throws and rejects with. */
 export class EvidenceError extends Error {
+  /** An error with this code and this sentence. */
   constructor(code: EvidenceErrorCode, message: string);
+  /** What went wrong, for programs. */
   readonly code: EvidenceErrorCode;
 }
 "#;

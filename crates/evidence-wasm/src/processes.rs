@@ -26,6 +26,7 @@ use crate::tool_output::{ToolOutput, job_id, now_ms, recorded};
 const TYPES: &str = r#"
 /** A program that is to be started. */
 export interface ProcessRequest {
+  /** The program and its arguments. */
   argv: string[];
   /** The directory to run in, where the model named one. */
   cwd?: string;
@@ -38,7 +39,9 @@ export interface ProcessRequest {
 
 /** A piece of what a process does: what it wrote, or its end. */
 export interface ProcessEvent {
+  /** What it wrote to its standard output. */
   stdout?: string | Uint8Array;
+  /** What it wrote to its standard error. */
   stderr?: string | Uint8Array;
   /** Ends the process, after what it wrote with it. Null: nobody can say how it ended. */
   exitCode?: number | null;
@@ -111,6 +114,16 @@ impl Launcher for JsLauncher {
     async fn is_alive(&self, generation: &Generation) -> bool {
         HostLock::is_held(generation).await
     }
+
+    async fn give_way(&self) {
+        wait(0).await;
+    }
+}
+
+/// Lets everything else happen for at least so long.
+async fn wait(milliseconds: i32) {
+    let wait = Promise::new(&mut |resolve, _| drop(set_timeout(&resolve, milliseconds)));
+    let _ = JsFuture::from(wait).await;
 }
 
 /// A process that was started: the iterator of what it does, and how to end it.
@@ -149,9 +162,7 @@ impl Running {
         let stopped = pin!(async {
             process.stop_requested().await;
             self.controller.abort();
-            let grace =
-                Promise::new(&mut |resolve, _| drop(set_timeout(&resolve, GRACE_MILLISECONDS)));
-            let _ = JsFuture::from(grace).await;
+            wait(GRACE_MILLISECONDS).await;
         });
         let ended = pin!(self.pass_on(process));
         let exit = match select(ended, stopped).await {

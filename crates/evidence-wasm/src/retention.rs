@@ -17,21 +17,42 @@ const TYPES: &str = r#"
 /** What a sweep deleted, or would delete. */
 export interface Swept {
   /** Jobs with all that they held. */
-  jobs: { session: string; job: string }[];
+  jobs: {
+    /** Whose job it was. */
+    session: string;
+    /** Its id. */
+    job: string;
+  }[];
   /** Captures of processes whose jobs stay. */
-  captures: { session: string; job: string; processId: string }[];
+  captures: {
+    /** Whose job it is. */
+    session: string;
+    /** The id of the job. */
+    job: string;
+    /** The process that was captured. */
+    processId: string;
+  }[];
 }
 
 /** What is stored of a job, and until when. */
 export interface StoredJob {
+  /** Its id. */
   job: string;
   /** Whether the job keeps its artifacts: those of an inactive one expire. */
   owner: "active" | "inactive" | "unknown" | "missing";
+  /** The size of its artifacts, identical ones counted once. */
   artifactBytes: number;
   /** When the artifacts expire, in milliseconds since 1970; null while the job keeps them. */
   expiresAtMs: number | null;
   /** What was captured of its processes. */
-  captures: { processId: string; bytes: number; expiresAtMs: number }[];
+  captures: {
+    /** The process that was captured. */
+    processId: string;
+    /** How much is stored of both its streams. */
+    bytes: number;
+    /** When it expires, in milliseconds since 1970. */
+    expiresAtMs: number;
+  }[];
 }
 "#;
 

@@ -18,11 +18,24 @@ const TYPES: &str = r#"
 /** Where artifacts are kept. */
 export type StoreOptions =
   /** As long as the page lives. */
-  | { kind: "memory" }
+  | {
+      /** Which store this is. */
+      kind: "memory";
+    }
   /** In a database of this origin, "bounded-evidence" when no name is given. */
-  | { kind: "indexeddb"; name?: string }
+  | {
+      /** Which store this is. */
+      kind: "indexeddb";
+      /** The name of the database. */
+      name?: string;
+    }
   /** Where the host keeps them. */
-  | { kind: "custom"; store: Store };
+  | {
+      /** Which store this is. */
+      kind: "custom";
+      /** The host's own. */
+      store: Store;
+    };
 "#;
 
 /// One of the stores that a page can have.

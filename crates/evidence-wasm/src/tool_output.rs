@@ -29,7 +29,9 @@ export type JobStatus = "active" | "completed" | "failed" | "cancelled" | "archi
 
 /** What is recorded of a job. Times are milliseconds since 1970. */
 export interface JobRecord {
+  /** Where it stands. */
   status: JobStatus;
+  /** When it was created. */
   createdAtMs: number;
   /** When it ended; null while it is active. */
   terminalAtMs: number | null;
@@ -37,7 +39,9 @@ export interface JobRecord {
 
 /** A job, and how much of its 128 MiB it uses, identical artifacts counted once. */
 export interface Job extends JobRecord {
+  /** The size of its artifacts. */
   artifactBytes: number;
+  /** How many they are. */
   artifactCount: number;
 }
 
@@ -59,6 +63,7 @@ export type JsonValue =
  * tool wrote it.
  */
 export interface ToolResult {
+  /** Whether the tool did what it was asked to do. */
   success: boolean;
   /** What the model reads. */
   text: string;
@@ -100,10 +105,13 @@ export interface ReadOptions {
 
 /** The answer to a read, with the names that the endpoint and the model's tool use. */
 export interface ReadAnswer {
+  /** The version of this form. */
   schema_version: 1;
+  /** The digest of the complete artifact. */
   sha256: string;
   /** The size of the complete artifact. */
   bytes: number;
+  /** Where the bytes begin. */
   offset: number;
   /** Where to go on. */
   next_offset: number;
@@ -115,6 +123,7 @@ export interface ReadAnswer {
 
 /** A stored result of a job. */
 export interface ToolOutputArtifact {
+  /** The digest of the complete serialized result. */
   sha256: string;
   /** The size of the complete serialized result. */
   byteCount: number;
@@ -126,7 +135,9 @@ export interface ToolOutputArtifact {
 export interface EnvelopeCheck {
   /** Whether bytes is at most limit. */
   fits: boolean;
+  /** What was measured. */
   bytes: number;
+  /** The most that fits. */
   limit: number;
 }
 "#;

@@ -21,6 +21,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 pub use self::browser::Browser;
+use self::debian::Missing;
 use self::tools::CargoTool;
 pub use self::wasm_target::TARGET as WASM_TARGET;
 use self::wasm_target::{Search, WasmToolchain};
@@ -40,12 +41,18 @@ pub enum Need {
     WasmPack,
     /// The packages of package.json, with wasm-opt among them.
     NodePackages,
+    /// The packages of npm/package.json: what the npm package is built, described and tested with.
+    PackageNodePackages,
     /// Chromium and its driver.
     Browser,
+    /// The maker of the documentation.
+    MdBook,
     /// The tester of HTTP interfaces.
     Schemathesis,
     /// A driver for the models' kernels, natively.
     Vulkan,
+    /// What the commands in the book use beside our own.
+    BookPrograms,
 }
 
 /// What set-up found: the programs that the commands start, and how.
@@ -153,6 +160,17 @@ pub fn prepare(project: &Project, needs: &[Need]) -> Result<Environment> {
     if needed(Need::Vulkan) {
         packages.extend(vulkan::missing());
     }
+    let book_programs = ["curl", "jq"];
+    if needed(Need::BookPrograms)
+        && book_programs
+            .iter()
+            .any(|name| process::find_on_path(name).is_none())
+    {
+        packages.push(Missing {
+            packages: &["curl", "jq"],
+            purpose: "the commands that the documentation shows",
+        });
+    }
     debian::install(&packages)?;
 
     if build_toolchain {
@@ -165,7 +183,13 @@ pub fn prepare(project: &Project, needs: &[Need]) -> Result<Environment> {
         tool.ensure(project)?;
     }
     if needed(Need::NodePackages) {
-        node::ensure(project)?;
+        node::ensure(project.root(), "wasm-opt, playwright-core and jco")?;
+    }
+    if needed(Need::PackageNodePackages) {
+        node::ensure(
+            &crate::package::sources(project),
+            "building and testing the npm package",
+        )?;
     }
     if needed(Need::Schemathesis) {
         python::ensure(project, &project.root().join("tests/http/requirements.txt"))?;
@@ -184,11 +208,14 @@ fn tools(project: &Project, needs: &[Need]) -> Result<Vec<CargoTool>> {
             Need::WasmBindgen => tools.push(CargoTool::wasm_bindgen(project)?),
             Need::Trunk => tools.push(CargoTool::trunk()),
             Need::WasmPack => tools.push(CargoTool::wasm_pack()),
+            Need::MdBook => tools.push(CargoTool::mdbook()),
             Need::WasmTarget
             | Need::NodePackages
             | Need::Browser
-            | Need::Schemathesis
-            | Need::Vulkan => {}
+            | Need::BookPrograms
+            | Need::Vulkan
+            | Need::PackageNodePackages
+            | Need::Schemathesis => {}
         }
     }
     Ok(tools)

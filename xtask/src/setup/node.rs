@@ -1,7 +1,7 @@
-//! The packages of package.json: wasm-opt and the driver of the page's tests.
+//! The packages of a package.json, as its lock file names them.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
@@ -16,27 +16,26 @@ pub fn programs(project: &Project) -> PathBuf {
     project.root().join("node_modules/.bin")
 }
 
-/// Installs the packages that package-lock.json names, unless they are there.
-pub fn ensure(project: &Project) -> Result<()> {
+/// Installs the packages that a directory's package-lock.json names, unless they are there.
+pub fn ensure(directory: &Path, purpose: &str) -> Result<()> {
     check_version(
         &process::read(process::command("node").arg("--version"))
             .context("Node.js is not installed: install version 20 or later, with npm")?,
     )?;
-    let lock = fs::read(project.root().join("package-lock.json"))?;
+    let lock = fs::read(directory.join("package-lock.json"))?;
     // npm leaves no trace of the lock file that it installed from, so a copy
     // is kept; it goes away with node_modules.
-    let installed = project
-        .root()
-        .join("node_modules/.installed-package-lock.json");
+    let installed = directory.join("node_modules/.installed-package-lock.json");
     if fs::read(&installed).is_ok_and(|installed| installed == lock) {
         return Ok(());
     }
-    announce(
-        "node_modules is missing or out of date; running npm ci for wasm-opt and playwright-core",
-    );
+    announce(&format!(
+        "{} is missing or out of date; running npm ci for {purpose}",
+        directory.join("node_modules").display()
+    ));
     let mut npm = process::command("npm");
     npm.args(["ci", "--no-audit", "--no-fund"])
-        .current_dir(project.root());
+        .current_dir(directory);
     process::run(&mut npm)?;
     fs::write(installed, lock)?;
     Ok(())

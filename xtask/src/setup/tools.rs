@@ -19,6 +19,8 @@ pub struct CargoTool {
     exact: bool,
     /// Whether to build with the dependencies that its authors locked.
     locked: bool,
+    /// What to build of it; all that it has when none is named.
+    features: &'static [&'static str],
     minutes: &'static str,
     purpose: &'static str,
 }
@@ -37,6 +39,7 @@ impl CargoTool {
             exact: true,
             // The lock file that it ships names a version that was withdrawn.
             locked: false,
+            features: &[],
             minutes: "2 to 3",
             purpose: "the JavaScript side of every WebAssembly module",
         })
@@ -54,6 +57,7 @@ impl CargoTool {
             exact: false,
             // Its newest dependencies do not compile together.
             locked: true,
+            features: &[],
             minutes: "5 to 8",
             purpose: "bundling the page",
         }
@@ -70,8 +74,27 @@ impl CargoTool {
             },
             exact: false,
             locked: true,
+            features: &[],
             minutes: "1 to 2",
             purpose: "the library for JavaScript and the tests in a browser",
+        }
+    }
+
+    pub fn mdbook() -> Self {
+        Self {
+            program: "mdbook",
+            package: "mdbook",
+            version: Version {
+                major: 0,
+                minor: 5,
+                patch: 4,
+            },
+            exact: false,
+            locked: true,
+            // Its server and its watcher are most of what it compiles.
+            features: &["search"],
+            minutes: "4",
+            purpose: "the documentation",
         }
     }
 
@@ -115,6 +138,13 @@ impl CargoTool {
         if self.locked {
             cargo.arg("--locked");
         }
+        if !self.features.is_empty() {
+            cargo.args([
+                "--no-default-features",
+                "--features",
+                &self.features.join(","),
+            ]);
+        }
         process::run(&mut cargo)
     }
 
@@ -149,11 +179,12 @@ pub struct Version {
 }
 
 impl Version {
-    /// Reads `1.2.3` or `1.2`, with anything after a space left out.
+    /// Reads `1.2.3`, `1.2` or `v1.2.3`, with anything after a space left out.
     pub fn parse(text: &str) -> Option<Self> {
-        let mut parts = text
-            .split_whitespace()
-            .next()?
+        let word = text.split_whitespace().next()?;
+        let mut parts = word
+            .strip_prefix('v')
+            .unwrap_or(word)
             .splitn(3, '.')
             .map(str::parse);
         let version = Self {
@@ -227,6 +258,7 @@ version = \"0.3.80\"
             "1.96.0"
         );
         assert_eq!(version("1.95").to_string(), "1.95.0");
+        assert_eq!(version(" v0.5.4\n").to_string(), "0.5.4");
         assert_eq!(Version::parse("0.22.0-beta.2"), None);
         assert_eq!(Version::parse(""), None);
     }

@@ -135,9 +135,14 @@ impl FindScan {
         // Where in the seam the last hit ends.
         let mut seam_end = 0;
         if let Some(at) = self.finder.find(&seam) {
-            let lines_since = line_feeds(&seam[at..carried]);
             let start = self.position - carried as u64 + at as u64;
-            self.hits.add(start, self.line_feeds - lines_since);
+            // Lines are counted as long as a hit is wanted.
+            let lines_before = if self.hits.is_wanted(start) {
+                self.line_feeds - line_feeds(&seam[at..carried])
+            } else {
+                self.line_feeds
+            };
+            self.hits.add(start, lines_before);
             seam_end = at + text_bytes;
         }
 

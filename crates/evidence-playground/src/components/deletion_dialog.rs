@@ -1,5 +1,6 @@
 use leptos::html;
 use leptos::prelude::*;
+use web_sys::{ScrollIntoViewOptions, ScrollLogicalPosition};
 
 use crate::artifacts::ArtifactKey;
 use crate::state::{Deletion, Playground};
@@ -10,6 +11,8 @@ use crate::text::counted;
 pub fn DeletionDialog() -> impl IntoView {
     let page = Playground::of_page();
     let dialog = NodeRef::<html::Dialog>::new();
+    let nearest = ScrollIntoViewOptions::new();
+    nearest.set_block(ScrollLogicalPosition::Nearest);
     Effect::new(move || {
         let Some(dialog) = dialog.get() else {
             return;
@@ -17,6 +20,8 @@ pub fn DeletionDialog() -> impl IntoView {
         if page.deletion.get().is_some() {
             // It fails where it is open already, which is what is wanted.
             let _ = dialog.show_modal();
+            // Inside of another page it may stand outside of what is seen of this one.
+            dialog.scroll_into_view_with_scroll_into_view_options(&nearest);
         } else {
             dialog.close();
         }

@@ -20,7 +20,8 @@ pub fn Header() -> impl IntoView {
                 "A build log can be far larger than what a model should read, and cutting it loses \
                  the line that matters. Here a scripted agent finds that line in a real log: the \
                  exact bytes stay in your browser under their SHA-256, the model sees a bounded \
-                 observation and asks for the bytes it needs."
+                 observation and asks for the bytes it needs. "
+                <a href="docs/index.html">"How it works, and how to use it"</a>
             </p>
         </header>
     }

@@ -36,6 +36,7 @@ use self::notices::Notices;
 use self::run_panel::RunPanel;
 use self::script_section::ScriptSection;
 use self::task_section::TaskSection;
+use crate::parameters::{self, Parameters};
 use crate::state::Playground;
 
 /// The page.
@@ -44,9 +45,21 @@ pub fn App() -> impl IntoView {
     let page = Playground::new();
     provide_context(page);
     page.open_storage();
-    page.load_first_sample();
+    let parameters = Parameters::of_page();
+    parameters.apply(page);
+    page.load_first_sample(parameters);
     view! {
         <Header />
+        {parameters::whole_page()
+            .map(|address| {
+                view! {
+                    <p class="whole-page">
+                        <a href=address target="_blank">
+                            "Open this in a page of its own"
+                        </a>
+                    </p>
+                }
+            })}
         <Notices />
         <nav class="sections" aria-label="Sections">
             <a href="#setup">"Set-up"</a>

@@ -14,6 +14,7 @@ use web_sys::{DataTransfer, DomException, File, FileList};
 use self::candidates::{Candidate, of_file_list, of_transfer};
 use self::rules::{Refusal, check_bytes, check_path, check_size};
 use crate::browser;
+use crate::parameters::Parameters;
 use crate::samples::{self, RecordedSample, Sample};
 use crate::script;
 use crate::state::{Contract, Playground};
@@ -30,8 +31,9 @@ struct Admitted {
 }
 
 impl Playground {
-    /// Fetches the list of samples and loads the first.
-    pub fn load_first_sample(self) {
+    /// Fetches the list of samples and loads the one that the page was asked for, or else the first;
+    /// then the script that it was asked for.
+    pub fn load_first_sample(self, parameters: Parameters) {
         spawn_local(async move {
             match samples::recordings().await {
                 Ok(list) => self.recordings.set(list),
@@ -39,14 +41,29 @@ impl Playground {
             }
             match samples::list().await {
                 Ok(list) => {
-                    let first = list.first().cloned();
+                    let recorded = self
+                        .recordings
+                        .with_untracked(|recordings| parameters.recording(recordings));
+                    let first = match parameters.sample(&list) {
+                        _ if recorded.is_some() => None,
+                        Ok(first) => first,
+                        Err(error) => {
+                            self.notify(error);
+                            None
+                        }
+                    };
                     self.samples.set(list);
                     // A file may have been dropped in the meantime.
                     let is_empty = self
                         .files
                         .with_untracked(|files| files.files().next().is_none());
-                    if let (Some(first), true) = (first, is_empty) {
-                        self.load_sample(first).await;
+                    match (recorded, first) {
+                        (Some(recorded), _) if is_empty => self.load_recording(recorded).await,
+                        (None, Some(first)) if is_empty => self.load_sample(first).await,
+                        _ => return,
+                    }
+                    if let Some(script) = parameters.script() {
+                        self.script.set(script.to_owned());
                     }
                 }
                 Err(error) => self.notify(error),

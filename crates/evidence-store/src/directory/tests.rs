@@ -91,6 +91,15 @@ fn a_file_that_is_missing_without_a_newer_commit_is_damage() {
     assert!(matches!(outcome, Err(StoreError::Damaged { .. })));
 }
 
+#[test]
+fn a_directory_of_the_npm_package_is_refused_and_left_as_it_is() {
+    let root = tempfile::tempdir().unwrap();
+    std::fs::write(root.path().join("npm-store.json"), "{}").unwrap();
+    let error = block_on(DirectoryStore::open(root.path())).unwrap_err();
+    assert!(error.to_string().contains("npm package"), "{error}");
+    assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 1);
+}
+
 #[cfg(unix)]
 #[test]
 fn a_symlinked_root_is_refused() {
