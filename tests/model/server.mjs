@@ -1,4 +1,5 @@
-// Serves the model worker, the small checkpoints, and hosts that fail in the ways that hosts do.
+// Serves the model worker or the whole page, the small checkpoints, and hosts that fail in the ways that
+// hosts do.
 
 import { readFile } from "node:fs/promises";
 import { createServer } from "node:http";
@@ -6,7 +7,15 @@ import path from "node:path";
 
 import { required } from "../browser/chromium.mjs";
 
-const MEDIA_TYPES = { ".js": "text/javascript", ".wasm": "application/wasm", ".json": "application/json" };
+const MEDIA_TYPES = {
+  ".css": "text/css",
+  ".html": "text/html",
+  ".js": "text/javascript",
+  ".json": "application/json",
+  ".wasm": "application/wasm",
+};
+/** Where the page is, as a project's page is on a shared host. */
+const PAGE_BASE = "/some/project/path/";
 
 /**
  * What may be done to a file on its way, by the first part of its path: `/cut/<checkpoint>/<file>`. Each is
@@ -31,6 +40,7 @@ const FAULTS = {
 /** A host on a port of its own. */
 export class Host {
   #server;
+  #base = "/";
   /** The requests so far, as "/path" or "/path from 123". */
   requests = [];
   /** The files that end early from now on: their names, and after how many bytes. */
@@ -38,15 +48,19 @@ export class Host {
   /** Headers of every answer. */
   headers = {};
 
-  static async start() {
+  /** A host of the worker on an empty page, or of the built page below a path. */
+  static async start({ page = false } = {}) {
     const host = new Host();
+    if (page) {
+      host.#base = PAGE_BASE;
+    }
     host.#server = createServer((request, response) => host.#answer(request, response).catch(() => response.destroy()));
     await new Promise((resolve) => host.#server.listen(0, "127.0.0.1", resolve));
     return host;
   }
 
   get url() {
-    return `http://127.0.0.1:${this.#server.address().port}/`;
+    return `http://127.0.0.1:${this.#server.address().port}${this.#base}`;
   }
 
   async stop() {
@@ -66,9 +80,9 @@ export class Host {
       response.end("<!doctype html><title>model</title>");
       return;
     }
-    const [kind, ...rest] = pathname.slice(1).split("/");
-    const file =
-      kind === "worker" ? path.join(required("MODEL_WORKER"), ...rest) : path.join(required("CHECKPOINTS"), ...rest);
+    const relative = pathname.startsWith(this.#base) ? pathname.slice(this.#base.length) : pathname.slice(1);
+    const [kind, ...rest] = relative.split("/");
+    const file = fileOf(kind, rest);
     let bytes;
     try {
       bytes = await readFile(file);
@@ -78,7 +92,7 @@ export class Host {
       return;
     }
     response.setHeader("content-type", MEDIA_TYPES[path.extname(file)] ?? "application/octet-stream");
-    if (kind === "worker") {
+    if (!(kind in FAULTS)) {
       response.end(bytes);
       return;
     }
@@ -96,4 +110,15 @@ export class Host {
     response.setHeader("content-length", bytes.length);
     FAULTS[kind](response, bytes);
   }
+}
+
+/** A file of the worker, of a checkpoint, or of the page. */
+function fileOf(kind, rest) {
+  if (kind in FAULTS) {
+    return path.join(required("CHECKPOINTS"), ...rest);
+  }
+  if (kind === "worker") {
+    return path.join(required("MODEL_WORKER"), ...rest);
+  }
+  return path.join(required("DIST"), kind || "index.html", ...rest);
 }

@@ -91,8 +91,13 @@ pub fn write_list(dist: &Path) -> Result<()> {
         }
         let digest = Sha256Digest::of(&fs::read(&file)?);
         writeln!(contents, "{name} {digest}")?;
-        // The samples' lists are how they are found when there is no network.
-        let is_list = name == "samples/index.json" || name == "samples/recordings.json";
+        // Lists are how the rest is found when there is no network.
+        const LISTS: [&str; 3] = [
+            "models/index.json",
+            "samples/index.json",
+            "samples/recordings.json",
+        ];
+        let is_list = LISTS.contains(&name.as_str());
         if (Part::of(path) == Part::Page && name != SERVICE_WORKER) || is_list {
             page.insert(name, digest.to_string());
         }

@@ -355,6 +355,7 @@ fn page_tests(
     node.args(tests)
         .env("PAGE_URL", server.url())
         .env("DIST", project.dist())
+        .env("CHECKPOINTS", project.checkpoints())
         .env("LIBRARY", project.library())
         .env("LIBRARY_WITH_PROCESSES", project.library_with_processes())
         .env("PACKAGE", package::stage(project));
