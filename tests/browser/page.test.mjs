@@ -270,6 +270,35 @@ test("the keyboard alone reaches everything", async () => {
   assert.equal(await page.locator(".artifact-choice").count(), 1);
 });
 
+test("the keyboard's focus is never lost to a control that cannot be used any more", async () => {
+  const focusIsOn = (text) =>
+    page.waitForFunction((text) => document.activeElement?.textContent.trim() === text, text);
+  await button(page, "Step").focus();
+  await page.keyboard.press("Enter");
+  await page.locator(".step").nth(0).waitFor();
+  await focusIsOn("Step");
+  await button(page, "Reset").focus();
+  await page.keyboard.press("Enter");
+  await focusIsOn("Run");
+  await page.keyboard.press("Enter");
+  await focusIsOn("Pause");
+  await page.keyboard.press("Enter");
+  await focusIsOn("Continue");
+  await page.keyboard.press("Enter");
+  await page.locator(".outcome").waitFor();
+  await focusIsOn("Run again");
+  // What has the focus elsewhere keeps it.
+  await button(page, "Run again").click();
+  await page.locator("#task").focus();
+  await page.locator(".outcome").waitFor();
+  assert.equal(await page.evaluate(() => document.activeElement.id), "task");
+  await button(page, "Delete all…").focus();
+  await page.keyboard.press("Enter");
+  await button(page, "Delete").focus();
+  await page.keyboard.press("Enter");
+  await focusIsOn("Artifacts");
+});
+
 test("bytes are chosen on the map by clicking and dragging", async () => {
   await runToEnd(page);
   await page.locator("pre.bytes").waitFor();
@@ -549,6 +578,30 @@ test("artifacts of both contracts are kept side by side, and a run's are deleted
   await page.waitForFunction(() => document.querySelectorAll(".artifact-choice").length === 1);
   await page.locator(".artifact-choice", { hasText: "text" }).click();
   await verifies(page);
+});
+
+test("a run that a tab left behind is cancelled, so that its time begins, and one of a tab that lives is not", async () => {
+  const left = await open();
+  const before = context.pages().length;
+  for (const tab of [page, left]) {
+    await toolOutput(tab);
+    for (let step = 0; step < 2; step += 1) {
+      await button(tab, "Step").click();
+      await tab.locator(".step").nth(step).waitFor();
+    }
+  }
+  await context.pages().at(-1).close();
+  assert.equal(context.pages().length, before - 1);
+  const later = await open();
+  await later.waitForFunction(() => document.querySelectorAll(".artifact-choice").length === 2);
+  const kept = [];
+  for (const choice of await later.locator(".artifact-choice").all()) {
+    await choice.click();
+    await later.waitForFunction((choice) => choice.ariaPressed === "true", await choice.elementHandle());
+    kept.push(await later.locator("dt", { hasText: "Kept until" }).locator("+ dd").innerText());
+  }
+  const isOpen = (until) => until === "7 days after its run has ended";
+  assert.deepEqual(kept.map(isOpen).sort(), [false, true], `${kept}`);
 });
 
 test("what has expired is swept when the page opens", async () => {
@@ -832,6 +885,34 @@ test("a process can be stopped, and a run that is reset stops its own; captures 
   await page.reload();
   await ready(page);
   await page.waitForFunction(() => document.querySelectorAll(".captures li").length === 2);
+});
+
+test("a process that is deleted with its run is ended, and says so", async () => {
+  await startBuild(page);
+  const process = page.locator(".process");
+  await page.locator("button.primary").click();
+  await process.locator(".stream-tail", { hasText: "blocksort.c" }).first().waitFor();
+  await button(page, "Pause").click();
+  await button(page, "Stop").focus();
+  await page.keyboard.press("Enter");
+  await process.locator(".badge", { hasText: "stopped" }).waitFor();
+  await page.waitForFunction(() => document.activeElement?.textContent.trim() === "process-1");
+  await page.locator(".captures li").first().waitFor();
+  await button(page, "Reset").click();
+
+  await page.locator("button.primary").click();
+  await process.locator(".stream-tail", { hasText: "blocksort.c" }).first().waitFor();
+  await button(page, "Pause").click();
+  await button(page, "Delete all…").click();
+  const question = await page.locator("dialog").innerText();
+  assert.match(question, /and 1 capture of processes, with their bytes/);
+  assert.match(question, /A process runs: it is ended/);
+  await button(page, "Delete").click();
+  await process.locator(".badge", { hasText: "deleted" }).waitFor();
+  assert.match(await process.innerText(), /ended and deleted with all that its run kept/);
+  assert.equal(await process.getAttribute("data-running"), "false");
+  await page.locator(".captures li").first().waitFor({ state: "detached" });
+  assert.equal(await page.locator(".notice").count(), 0);
 });
 
 test("a process of a tab that is gone is interrupted, and one of a tab that lives is not", async () => {

@@ -82,6 +82,15 @@ function prepare() {
     async *confused() {
       yield { stdout: 7 };
     },
+    async *grumbles() {
+      yield { stderr: "no line end" };
+      throw new Error("the program broke");
+    },
+    async *tireless() {
+      for (;;) yield { stdout: "x" };
+    },
+    never: () => new Promise(() => {}),
+    late: () => new Promise((_, reject) => setTimeout(() => reject(new Error("no room")), 2500)),
     refuses: () => {
       throw new Error("there is no such program");
     },
@@ -328,6 +337,110 @@ for (const kind of ["memory", "indexeddb", "custom"]) {
     assert.match(ends[2].text, /stdout must be/);
   });
 
+  over("a start that is not settled counts as started after two seconds, and can be stopped and closed", async (page) => {
+    const [late, stopped, closed] = await page.evaluate(async () => {
+      const [late, first, second] = await Promise.all([window.run("late"), window.run("never"), window.run("never")]);
+      const stopped = await window.call("exec_stop", { process_id: first });
+      const ended = await window.ended(late);
+      await window.output.closeProcesses();
+      await window.output.openProcesses(window.start);
+      return [ended, stopped, await window.poll(second)];
+    });
+    assert.deepEqual([late.success, late.data.status, late.data.exit_code], [false, "exited", null]);
+    assert.match(late.text, /stderr \(\d+ bytes\):\nthe process did not start: no room\n/);
+    for (const answer of [stopped, closed]) {
+      assert.deepEqual([answer.data.status, answer.data.exit_code], ["stopped", null]);
+    }
+  });
+
+  over("closing does not wait for a start that is not settled", async (page) => {
+    const answers = await page.evaluate(async () => {
+      const starting = window.call("exec_start", { argv: ["never"] });
+      await new Promise((resolve) => setTimeout(resolve, 100));
+      await window.output.closeProcesses();
+      await window.output.openProcesses(window.start);
+      return [await starting, await window.poll("process-1")];
+    });
+    assert.deepEqual(answers.map(({ data }) => data.status), ["running", "stopped"]);
+  });
+
+  over("a process that never pauses keeps nobody waiting, and can be stopped", async (page) => {
+    const answer = await page.evaluate(async () => {
+      const process_id = await window.run("tireless");
+      await window.pollUntil(process_id, ({ text }) => text !== "");
+      return window.call("exec_stop", { process_id });
+    });
+    assert.equal(answer.data.status, "stopped");
+    assert.ok(answer.data.stdout.total_bytes > 0);
+  });
+
+  over("what a process throws stands on a line of its own", async (page) => {
+    const answer = await page.evaluate(async () => window.ended(await window.run("grumbles")));
+    assert.equal(answer.text, "stderr (30 bytes):\nno line end\nthe program broke\n");
+  });
+
+  over("no more than 256 processes run, also when they are started at once", async (page) => {
+    const [started, codes] = await page.evaluate(async () => {
+      const starts = Array.from({ length: 300 }, (_, index) => window.settled(window.call("exec_start", { argv: ["twice", `${index}`] })));
+      const refused = (await Promise.all(starts)).filter((answer) => answer?.isEvidenceError);
+      return [300 - refused.length, [...new Set(refused.map(({ code }) => code))]];
+    });
+    assert.deepEqual([started, codes], [256, ["conflict"]]);
+  });
+
+  over("a job that is deleted takes its processes with it, and none is taken for one of a job created again", async (page) => {
+    const [aborted, gone, answer, ofJobK] = await page.evaluate(async () => {
+      let aborted = 0;
+      await window.output.openProcesses((request) => {
+        request.signal.addEventListener("abort", () => (aborted += 1));
+        return window.start(request);
+      });
+      await window.output.createJob("k");
+      const argv = JSON.stringify({ argv: ["twice", "k"] });
+      await window.output.callProcessTool("k", "exec_start", argv);
+      const first = await window.run("polite");
+      await window.pollUntil(first, ({ text }) => text !== "");
+      await window.output.deleteJob("j");
+      await window.output.deleteJob("j");
+      const gone = await window.settled(window.poll(first));
+      await window.output.createJob("j");
+      const second = await window.run("twice", "second");
+      await new Promise((resolve) => setTimeout(resolve, 100));
+      const stillRuns = (await window.poll(second)).data.status;
+      window.gates.second();
+      window.gates.k();
+      const answer = await window.ended(second);
+      const poll = () => window.output.callProcessTool("k", "exec_poll", '{"process_id":"process-1","stdout_offset":0}');
+      let ofJobK;
+      do ofJobK = JSON.parse((await poll()).result);
+      while (ofJobK.status === "running");
+      return [aborted, gone, [first === second, stillRuns, answer.text], ofJobK.stdout.text];
+    });
+    assert.equal(aborted, 1);
+    assert.deepEqual(gone, refusal("unavailable"));
+    assert.deepEqual(answer, [true, "running", "stdout (8 bytes):\none\ntwo\n"]);
+    assert.equal(ofJobK, "one\ntwo\n");
+  });
+
+  over("processes of one program are left alone by others of it, also where there are no locks", async (page) => {
+    const [other, own] = await page.evaluate(async () => {
+      Object.defineProperty(navigator, "locks", { value: undefined });
+      await window.output.openProcesses(window.start);
+      const first = await window.run("twice", "first");
+      const others = window.opened.toolOutput("S");
+      await others.openProcesses(window.start);
+      const other = await window.poll(first);
+      // Opened anew, a session ends its own as it should.
+      const second = await window.run("polite");
+      await window.pollUntil(second, ({ text }) => text !== "");
+      await window.output.openProcesses(window.start);
+      return [other, await window.poll(second)];
+    });
+    assert.equal(other.data.status, "running");
+    assert.equal(own.data.status, "stopped");
+    assert.equal(own.text, "stdout (21 bytes):\nbegun\nended as asked\n");
+  });
+
   over("the loop starts what its policy allows, and what the operator approves", async (page) => {
     const [results, asked] = await page.evaluate(async () => {
       const asked = [];
@@ -461,6 +574,8 @@ for (const kind of ["memory", "indexeddb", "custom"]) {
       const before = JSON.stringify(await frozen());
       await window.output.deleteCapture("j", process_id);
       await window.output.deleteCapture("j", process_id);
+      await window.output.deleteCapture("j", "process-99");
+      await window.output.deleteCapture("nowhere", process_id);
       const [{ captures }] = await window.output.storedJobs();
       const cursor = await window.settled(window.cursor(process_id, { stdout_offset: 0 }));
       return [captures, cursor, JSON.stringify(await frozen()) === before];
@@ -548,6 +663,37 @@ test("indexeddb: processes of a tab that lives are left alone by another, and re
   }, process);
   assert.equal(text, "stdout (8 bytes):\none\ntwo\n");
   assert.equal(await other.evaluate(async (process) => (await window.poll(process)).text, process), text);
+});
+
+test("indexeddb: a job that another tab deletes and creates again has none of the first tab's output", async (t) => {
+  const first = await open(t);
+  const name = "again";
+  const running = await first.evaluate(async (name) => {
+    await window.openOutput("indexeddb", { name });
+    const process_id = await window.run("twice", "first");
+    await window.pollUntil(process_id, ({ text }) => text !== "");
+    return process_id;
+  }, name);
+  const second = await open(t, first.context());
+  const again = await second.evaluate(async (name) => {
+    await window.openOutput("indexeddb", { name });
+    await window.output.deleteJob("j");
+    await window.output.createJob("j");
+    return window.run("split");
+  }, name);
+  assert.equal(again, running, "ids begin anew");
+  const seen = await first.evaluate(async (process_id) => {
+    window.gates.first();
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    return (await window.poll(process_id)).data.status;
+  }, running);
+  assert.equal(seen, "running", "it is the other tab's");
+  const answer = await second.evaluate(async (process_id) => {
+    await window.pollUntil(process_id, ({ text }) => text !== "");
+    window.gates.split();
+    return window.ended(process_id);
+  }, again);
+  assert.equal(answer.text, "stdout (5 bytes):\na😀\n");
 });
 
 test("indexeddb: a sweep beside a read leaves it whole or unavailable, and one beside a put keeps what was put", async (t) => {

@@ -8,7 +8,7 @@
 mod child;
 mod live;
 
-use std::collections::BTreeMap;
+use std::fmt;
 use std::future::{Future, ready};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,10 +19,14 @@ use evidence_core::process::{
     START_TOOL, STOP_TOOL, StartArguments, StopArguments, Stream, plain_poll, request_digest,
     unavailable,
 };
-use evidence_core::{Generation, JobId, ProcessId, SessionId, ToolCallId, ToolResult};
-use evidence_store::tool_output::processes::{Begun, EndedProcess, Observation};
+use evidence_core::{
+    Generation, JobId, ProcessId, SessionId, Sha256Digest, ToolCallId, ToolResult,
+};
+use evidence_store::tool_output::processes::{Begun, EndedProcess, Launch, Observation};
 use evidence_store::tool_output::retention::RunningProcess;
 use evidence_store::{MaybeSend, MaybeSync, Outcome, Store, ToolOutputError, ToolOutputs};
+use futures_util::FutureExt as _;
+use futures_util::future::Shared;
 use futures_util::lock::Mutex as AsyncMutex;
 
 #[cfg(not(target_arch = "wasm32"))]
@@ -43,18 +47,19 @@ pub type Task = Pin<Box<dyn Future<Output = ()>>>;
 /// What really runs processes.
 pub trait Launcher: MaybeSend + MaybeSync + 'static {
     /// Starts a program. From then on what it writes is given to `process`, and so is its end, once
-    /// nothing more can come; a wish to stop it is found there. Then `ended` is to be done. None of
-    /// this keeps the caller waiting.
+    /// nothing more can come; a wish to stop it is found there. None of this keeps the caller waiting.
     ///
     /// # Errors
     ///
-    /// A sentence for the model when it did not start; `process` and `ended` are let go then.
+    /// A sentence for the model when it did not start; `process` is let go then.
     fn launch(
         &self,
         arguments: &StartArguments,
         process: LiveProcess,
-        ended: Task,
     ) -> impl Future<Output = Result<(), String>> + MaybeSend;
+
+    /// Does a task beside everything else, to its end, whoever waits for it or does not.
+    fn spawn(&self, task: Task);
 
     /// Whether another host of this generation may still run its processes. Where a store has one
     /// host at a time, every other is gone.
@@ -244,13 +249,45 @@ pub struct ProcessOutput {
 /// Whose process it is, and which.
 type Owned = (SessionId, JobId, ProcessId);
 
+/// Whose call it is, and which.
+type Call = (SessionId, JobId, ToolCallId);
+
+/// A process that this host runs.
+#[derive(Debug, Clone)]
+struct Running {
+    /// The number of its [`Launch`].
+    number: u64,
+    owned: Owned,
+    process: LiveProcess,
+}
+
+/// A start that is being carried out. Every delivery of its call waits for the same answer.
+struct Starting {
+    call: Call,
+    request: Sha256Digest,
+    answer: Shared<StartAnswer>,
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+type StartAnswer = Pin<Box<dyn Future<Output = Result<Outcome, ProcessError>> + Send>>;
+#[cfg(target_arch = "wasm32")]
+type StartAnswer = Pin<Box<dyn Future<Output = Result<Outcome, ProcessError>>>>;
+
 /// The processes of one host: one program or page, from its start to its end.
 ///
 /// It takes the running processes of every other host that is not [alive](Launcher::is_alive) for
 /// interrupted ones, when it is opened and when one is asked for.
-#[derive(Debug)]
 pub struct ProcessHost<S, L> {
     inner: Arc<Inner<S, L>>,
+}
+
+impl<S, L> fmt::Debug for ProcessHost<S, L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProcessHost")
+            .field("generation", &self.inner.generation)
+            .field("live", &self.inner.live())
+            .finish_non_exhaustive()
+    }
 }
 
 impl<S, L> Clone for ProcessHost<S, L> {
@@ -261,17 +298,27 @@ impl<S, L> Clone for ProcessHost<S, L> {
     }
 }
 
-#[derive(Debug)]
 struct Inner<S, L> {
     outputs: ToolOutputs<S>,
     launcher: L,
     generation: Generation,
     now_ms: fn() -> u64,
     calls: AtomicU64,
-    live: Mutex<BTreeMap<Owned, LiveProcess>>,
+    starts: AtomicU64,
+    starting: Mutex<Vec<Starting>>,
+    /// The processes that run and those whose end is not stored yet: few enough to look through them.
+    live: Mutex<Vec<Running>>,
     /// Held while something is recorded. All of it changes its job's counters: at once, a hundred
-    /// processes would get into each other's way again and again.
-    recording: AsyncMutex<()>,
+    /// processes would get into each other's way again and again. It is held also from the record of a
+    /// process to its place among the live ones, so that whoever holds it finds both or neither.
+    recording: AsyncMutex<IsOpen>,
+}
+
+/// Whether processes may be started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum IsOpen {
+    Yes,
+    No,
 }
 
 impl<S: Store + 'static, L: Launcher> ProcessHost<S, L> {
@@ -293,13 +340,14 @@ impl<S: Store + 'static, L: Launcher> ProcessHost<S, L> {
                 session,
                 job,
                 process_id,
-                generation: host,
+                launch,
             } = &process;
+            let host = &launch.generation;
             if *host == generation || launcher.is_alive(host).await {
                 continue;
             }
             match outputs
-                .interrupt_process(session, job, process_id, now_ms())
+                .interrupt_process(session, job, (process_id, launch), now_ms())
                 .await
             {
                 // Its job was deleted meanwhile, or its records are damaged and stay so.
@@ -313,35 +361,56 @@ impl<S: Store + 'static, L: Launcher> ProcessHost<S, L> {
             generation,
             now_ms,
             calls: AtomicU64::new(0),
+            starts: AtomicU64::new(0),
+            starting: Mutex::default(),
             live: Mutex::default(),
-            recording: AsyncMutex::default(),
+            recording: AsyncMutex::new(IsOpen::Yes),
         };
         Ok(Self {
             inner: Arc::new(inner),
         })
     }
 
-    /// Ends every process and stores what they wrote.
+    /// Ends every process, stores what they wrote, and starts no more.
     ///
     /// # Errors
     ///
     /// The first [`ToolOutputError`] of those that could not be stored.
     pub async fn close(&self) -> Result<(), ToolOutputError> {
-        let running: Vec<(Owned, LiveProcess)> = {
-            let live = self.inner.live();
-            live.iter()
-                .map(|(owned, process)| (owned.clone(), process.clone()))
-                .collect()
-        };
-        for (_, process) in &running {
-            process.request_stop();
+        *self.inner.recording.lock().await = IsOpen::No;
+        let live = self.inner.live().clone();
+        for running in &live {
+            running.process.request_stop();
         }
         let mut outcome = Ok(());
-        for (owned, process) in running {
-            process.ended().await;
-            outcome = outcome.and(self.inner.finish(&owned).await.map(drop));
+        for running in live {
+            running.process.ended().await;
+            outcome = outcome.and(self.inner.finish(running.number).await);
         }
         outcome
+    }
+
+    /// Forgets a job and everything that it holds, and ends its processes, which nobody could ask for
+    /// any more. It does not wait for their end. A job that is not there is no error.
+    ///
+    /// # Errors
+    ///
+    /// [`ToolOutputError::Store`]; the job and its processes are untouched then.
+    pub async fn delete_job(
+        &self,
+        session: &SessionId,
+        job: &JobId,
+    ) -> Result<(), ToolOutputError> {
+        let inner = &self.inner;
+        let _recording = inner.recording.lock().await;
+        inner.outputs.delete_job(session, job).await?;
+        // While nothing is recorded, none of these belongs to a later job of the same id.
+        for Running { owned, process, .. } in inner.live().iter() {
+            if (&owned.0, &owned.1) == (session, job) {
+                process.request_stop();
+            }
+        }
+        Ok(())
     }
 
     /// A process as it stands now, for people to watch: all that is captured of it, and not a part that
@@ -357,7 +426,7 @@ impl<S: Store + 'static, L: Launcher> ProcessHost<S, L> {
         process_id: &ProcessId,
     ) -> Result<ProcessView, ToolOutputError> {
         let owned = (session.clone(), job.clone(), process_id.clone());
-        let seen = self.inner.look(&owned).await?;
+        let (_, seen) = self.inner.look(&owned).await?;
         let facts = match &seen {
             Seen::Live { facts, .. } | Seen::Stored(facts) => facts,
             Seen::Unavailable(status) => {
@@ -381,53 +450,41 @@ impl<S: Store + 'static, L: Launcher> ProcessHost<S, L> {
         })
     }
 
-    async fn start(
+    /// Starts a process in a task of its own, which goes on when the caller is gone: what is recorded
+    /// as begun is started, or recorded as not started. A delivery of the call while it is carried out
+    /// waits for the same answer.
+    fn start(
         &self,
         session: &SessionId,
         job: &JobId,
         id: &ToolCallId,
         arguments: &StartArguments,
-    ) -> Result<Outcome, ProcessError> {
-        let inner = &self.inner;
+    ) -> Result<Shared<StartAnswer>, ProcessError> {
         let request = request_digest(START_TOOL, arguments);
-        if inner.live().len() >= MAX_RUNNING {
-            let answered = inner.outputs.answered_call(session, job, id, request);
-            return answered.await?.ok_or(ProcessError::TooMany);
+        let call = (session.clone(), job.clone(), id.clone());
+        let mut starting = self.inner.starting();
+        if let Some(earlier) = starting.iter().find(|earlier| earlier.call == call) {
+            return if earlier.request == request {
+                Ok(earlier.answer.clone())
+            } else {
+                Err(ToolOutputError::CallReused.into())
+            };
         }
-        let recording = inner.recording.lock().await;
-        let begun = inner
-            .outputs
-            .begin_process(session, job, id, request, &inner.generation)
-            .await?;
-        drop(recording);
-        let (process_id, outcome) = match begun {
-            Begun::Answered(outcome) => return Ok(outcome),
-            Begun::New {
-                process_id,
-                outcome,
-            } => (process_id, outcome),
-        };
-        let process = LiveProcess::default();
-        let owned = (session.clone(), job.clone(), process_id);
-        inner.live().insert(owned.clone(), process.clone());
-        let ended: Task = {
-            let (inner, owned) = (Arc::clone(inner), owned.clone());
-            Box::pin(async move {
-                // A store that is full may have room when the process is looked at.
-                let _ = inner.finish(&owned).await;
-            })
-        };
-        let launched = inner.launcher.launch(arguments, process, ended).await;
-        let Err(sentence) = launched else {
-            return Ok(outcome);
-        };
-        inner.live().remove(&owned);
-        let failed = ToolResult::from_text(false, sentence);
-        let _recording = inner.recording.lock().await;
-        let abandoned = inner
-            .outputs
-            .abandon_process(session, job, id, &owned.2, &failed);
-        Ok(abandoned.await?)
+        let (inner, its_call, arguments) = (self.inner.clone(), call.clone(), arguments.clone());
+        let start: StartAnswer = Box::pin(async move {
+            let answer = inner.start(&its_call, request, &arguments).await;
+            inner.starting().retain(|started| started.call != its_call);
+            answer
+        });
+        let answer = start.shared();
+        starting.push(Starting {
+            call,
+            request,
+            answer: answer.clone(),
+        });
+        let task = answer.clone().map(drop);
+        self.inner.launcher.spawn(Box::pin(task));
+        Ok(answer)
     }
 
     async fn poll(
@@ -444,9 +501,10 @@ impl<S: Store + 'static, L: Launcher> ProcessHost<S, L> {
         }
         self.inner.launcher.give_way().await;
         let owned = (session.clone(), job.clone(), arguments.process_id.clone());
-        let observation = self.inner.observe(&owned, arguments).await?;
+        let (launch, observation) = self.inner.observe(&owned, arguments).await?;
+        let of = (&arguments.process_id, &launch);
         let _recording = self.inner.recording.lock().await;
-        let recorded = outputs.record_observation(session, job, id, request, observation);
+        let recorded = outputs.record_observation(session, job, id, request, of, observation);
         Ok(recorded.await?)
     }
 
@@ -467,20 +525,21 @@ impl<S: Store + 'static, L: Launcher> ProcessHost<S, L> {
             return Ok(earlier);
         }
         let owned = (session.clone(), job.clone(), arguments.process_id.clone());
-        let live = inner.live().get(&owned).cloned();
-        if let Some(process) = live {
-            process.request_stop();
-            process.ended().await;
+        let record = inner.outputs.process(session, job, &owned.2).await?;
+        if let Some(running) = inner.running(&record.launch()) {
+            running.process.request_stop();
+            running.process.ended().await;
         }
         let poll = PollArguments {
             process_id: arguments.process_id.clone(),
             cursors: None,
         };
-        let observation = inner.observe(&owned, &poll).await?;
+        let (launch, observation) = inner.observe(&owned, &poll).await?;
+        let of = (&owned.2, &launch);
         let _recording = inner.recording.lock().await;
         let recorded = inner
             .outputs
-            .record_observation(session, job, id, request, observation);
+            .record_observation(session, job, id, request, of, observation);
         Ok(recorded.await?)
     }
 }
@@ -506,7 +565,7 @@ impl<S: Store + 'static, L: Launcher> ProcessTools for ProcessHost<S, L> {
             None => self.inner.new_call_id(),
         };
         match call {
-            ProcessCall::Start(arguments) => self.start(session, job, &id, arguments).await,
+            ProcessCall::Start(arguments) => self.start(session, job, &id, arguments)?.await,
             ProcessCall::Poll(arguments) => self.poll(session, job, &id, arguments).await,
             ProcessCall::Stop(arguments) => self.stop(session, job, &id, arguments).await,
         }
@@ -527,10 +586,33 @@ enum Seen {
     Unavailable(ProcessStatus),
 }
 
-impl<S: Store + 'static, L: Launcher> Inner<S, L> {
-    fn live(&self) -> MutexGuard<'_, BTreeMap<Owned, LiveProcess>> {
-        // A panic cannot leave the map half changed.
+impl<S, L> Inner<S, L> {
+    fn live(&self) -> MutexGuard<'_, Vec<Running>> {
+        // A panic cannot leave it half changed.
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn starting(&self) -> MutexGuard<'_, Vec<Starting>> {
+        // As above.
+        self.starting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<S: Store + 'static, L: Launcher> Inner<S, L> {
+    /// The process of a start, where it is one of this host's that runs.
+    fn running(&self, launch: &Launch) -> Option<Running> {
+        let is_own = launch.generation == self.generation;
+        is_own.then(|| self.live_of(launch.number))?
+    }
+
+    fn live_of(&self, number: u64) -> Option<Running> {
+        let live = self.live();
+        live.iter().find(|live| live.number == number).cloned()
+    }
+
+    /// Lets a process go.
+    fn let_go(&self, number: u64) {
+        self.live().retain(|live| live.number != number);
     }
 
     fn new_call_id(&self) -> ToolCallId {
@@ -538,19 +620,82 @@ impl<S: Store + 'static, L: Launcher> Inner<S, L> {
         self.generation.call_id(number)
     }
 
+    async fn start(
+        self: &Arc<Self>,
+        (session, job, id): &Call,
+        request: Sha256Digest,
+        arguments: &StartArguments,
+    ) -> Result<Outcome, ProcessError> {
+        let recording = self.recording.lock().await;
+        let refusal = match *recording {
+            IsOpen::No => Some(ProcessError::NoProcesses),
+            IsOpen::Yes if self.live().len() >= MAX_RUNNING => Some(ProcessError::TooMany),
+            IsOpen::Yes => None,
+        };
+        if let Some(refusal) = refusal {
+            let answered = self.outputs.answered_call(session, job, id, request);
+            return answered.await?.ok_or(refusal);
+        }
+        let number = self.starts.fetch_add(1, Ordering::Relaxed);
+        let launch = Launch {
+            generation: self.generation.clone(),
+            number,
+        };
+        let begun = self
+            .outputs
+            .begin_process(session, job, id, request, &launch)
+            .await?;
+        let (process_id, outcome) = match begun {
+            Begun::Answered(outcome) => return Ok(outcome),
+            Begun::New {
+                process_id,
+                outcome,
+            } => (process_id, outcome),
+        };
+        let process = LiveProcess::default();
+        let running = Running {
+            number,
+            owned: (session.clone(), job.clone(), process_id.clone()),
+            process: process.clone(),
+        };
+        self.live().push(running);
+        drop(recording);
+        let Err(sentence) = self.launcher.launch(arguments, process.clone()).await else {
+            let inner = Arc::clone(self);
+            self.launcher.spawn(Box::pin(async move {
+                process.ended().await;
+                // A store that is full may have room when the process is looked at.
+                let _ = inner.finish(number).await;
+            }));
+            return Ok(outcome);
+        };
+        let failed = ToolResult::from_text(false, sentence);
+        let recording = self.recording.lock().await;
+        let of = (&process_id, &launch);
+        let abandoned = self
+            .outputs
+            .abandon_process(session, job, id, of, &failed)
+            .await;
+        self.let_go(number);
+        drop(recording);
+        // Whoever waits for its end finds that there is no such process.
+        process.end(Exit::Unknown);
+        Ok(abandoned?)
+    }
+
     /// Stores the end of a process that has ended, and lets it go. Whoever comes first does it; the
     /// others find it done.
-    async fn finish(&self, owned: &Owned) -> Result<(), ToolOutputError> {
-        let Some(process) = self.live().get(owned).cloned() else {
+    async fn finish(&self, number: u64) -> Result<(), ToolOutputError> {
+        let Some(Running { owned, process, .. }) = self.live_of(number) else {
             return Ok(());
         };
-        if !process.has_ended() {
-            // The job was deleted and created again, and this is a later process of the same name.
-            return Ok(());
-        }
         let (session, job, process_id) = owned;
-        let (facts, stdout, stderr) = process.snapshot(process_id);
+        let (facts, stdout, stderr) = process.snapshot(&process_id);
         let ended = EndedProcess {
+            launch: Launch {
+                generation: self.generation.clone(),
+                number,
+            },
             facts,
             stdout: stdout.into(),
             stderr: stderr.into(),
@@ -558,60 +703,77 @@ impl<S: Store + 'static, L: Launcher> Inner<S, L> {
         let _recording = self.recording.lock().await;
         let finished = self
             .outputs
-            .finish_process(session, job, &ended, (self.now_ms)())
+            .finish_process(&session, &job, &ended, (self.now_ms)())
             .await;
         match finished {
             // Where its job is gone, nobody may ask for it.
             Ok(_) | Err(ToolOutputError::Unavailable) => {
-                self.live().remove(owned);
+                self.let_go(number);
                 Ok(())
             }
             Err(error) => Err(error),
         }
     }
 
-    /// What can be seen of a process now. Of one that has ended nothing is shown before it is stored.
-    async fn look(&self, owned: &Owned) -> Result<Seen, ToolOutputError> {
+    /// What can be seen now of the process of this name, and which start of it that is. Of one that
+    /// has ended nothing is shown before it is stored.
+    async fn look(&self, owned: &Owned) -> Result<(Launch, Seen), ToolOutputError> {
         let (session, job, process_id) = owned;
-        let live = self.live().get(owned).cloned();
-        if let Some(process) = live {
-            let (facts, stdout, stderr) = process.snapshot(process_id);
-            if facts.status == ProcessStatus::Running {
-                // The job may be gone meanwhile.
-                self.outputs.process(session, job, process_id).await?;
-                return Ok(Seen::Live {
-                    facts,
-                    stdout,
-                    stderr,
-                });
+        loop {
+            let record = self.outputs.process(session, job, process_id).await?;
+            let launch = record.launch();
+            if record.status != ProcessStatus::Running {
+                let facts = record.facts(process_id.clone());
+                let seen = facts.map_or(Seen::Unavailable(record.status), Seen::Stored);
+                return Ok((launch, seen));
             }
-            self.finish(owned).await?;
-        }
-        let mut record = self.outputs.process(session, job, process_id).await?;
-        if record.status == ProcessStatus::Running {
-            let host = &record.generation;
-            if *host != self.generation && self.launcher.is_alive(host).await {
-                return Ok(Seen::Unavailable(record.status));
+            if let Some(Running { process, .. }) = self.running(&launch) {
+                let (facts, stdout, stderr) = process.snapshot(process_id);
+                if facts.status == ProcessStatus::Running {
+                    let seen = Seen::Live {
+                        facts,
+                        stdout,
+                        stderr,
+                    };
+                    return Ok((launch, seen));
+                }
+                self.finish(launch.number).await?;
+                continue;
             }
-            // Nobody runs it.
-            record = self
-                .outputs
-                .interrupt_process(session, job, process_id, (self.now_ms)())
-                .await?;
+            if launch.generation != self.generation
+                && self.launcher.is_alive(&launch.generation).await
+            {
+                return Ok((launch, Seen::Unavailable(record.status)));
+            }
+            let _recording = self.recording.lock().await;
+            // One of this host's may have come to its place meanwhile.
+            if self.running(&launch).is_none() {
+                // Nobody runs it.
+                self.outputs
+                    .interrupt_process(session, job, (process_id, &launch), (self.now_ms)())
+                    .await?;
+            }
         }
-        Ok(record
-            .facts(process_id.clone())
-            .map_or(Seen::Unavailable(record.status), Seen::Stored))
     }
 
     async fn observe(
         &self,
         owned: &Owned,
         arguments: &PollArguments,
+    ) -> Result<(Launch, Observation), ToolOutputError> {
+        let (launch, seen) = self.look(owned).await?;
+        let observation = self.observe_seen(owned, &seen, arguments).await?;
+        Ok((launch, observation))
+    }
+
+    async fn observe_seen(
+        &self,
+        owned: &Owned,
+        seen: &Seen,
+        arguments: &PollArguments,
     ) -> Result<Observation, ToolOutputError> {
         let process_id = &arguments.process_id;
-        let seen = self.look(owned).await?;
-        let facts = match &seen {
+        let facts = match seen {
             Seen::Live { facts, .. } | Seen::Stored(facts) => facts,
             // Where it stands is known, and a plain poll says so. Bytes that are not there are not
             // there.
@@ -620,7 +782,7 @@ impl<S: Store + 'static, L: Launcher> Inner<S, L> {
             }
             Seen::Unavailable(_) => return Err(ToolOutputError::Unavailable),
         };
-        let bytes = |stream, range| self.bytes(owned, &seen, stream, range);
+        let bytes = |stream, range| self.bytes(owned, seen, stream, range);
         if let Some(cursors) = &arguments.cursors {
             let stdout = bytes(
                 Stream::Stdout,

@@ -61,6 +61,7 @@ impl From<stored::Swept> for Swept {
             process_id: process_id.to_string(),
         });
         Self {
+            now_ms: swept.now_ms,
             jobs: jobs.collect(),
             captures: captures.collect(),
         }
@@ -84,11 +85,11 @@ impl Guest for Component {
         Ok(own.map(StoredJob::from).collect())
     }
 
-    fn plan_sweep(wall_ms: u64, elapsed_ms: Option<u64>) -> Result<Swept, Error> {
-        Ok(now(OUTPUTS.plan_sweep(wall_ms, elapsed_ms))?.into())
+    fn plan_sweep(wall_ms: u64, limit_ms: Option<u64>) -> Result<Swept, Error> {
+        Ok(now(OUTPUTS.plan_sweep(wall_ms, limit_ms))?.into())
     }
 
-    fn sweep(wall_ms: u64, elapsed_ms: Option<u64>) -> Result<Swept, Error> {
-        Ok(now(OUTPUTS.sweep(wall_ms, elapsed_ms))?.into())
+    fn sweep(wall_ms: u64, limit_ms: Option<u64>) -> Result<Swept, Error> {
+        Ok(now(OUTPUTS.sweep(wall_ms, limit_ms))?.into())
     }
 }

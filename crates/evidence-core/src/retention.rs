@@ -78,17 +78,20 @@ pub struct RetentionClock {
 }
 
 impl RetentionClock {
-    /// The time after the host's clock showed `wall_ms` (milliseconds since 1970). `elapsed_ms` is
-    /// what the monotonic clock of this host has counted since `previous`; none when that was
-    /// another host, or the time is given by an operator.
+    /// The time after the host's clock showed `wall_ms` (milliseconds since 1970).
+    ///
+    /// `limit_ms` is how far it can have got: the time at this host's last sweep and what its monotonic
+    /// clock has counted since. `previous` may be another host's, which has counted the same hours. No
+    /// limit is known at a host's first sweep, and when the time is given by an operator.
     #[must_use]
-    pub fn advance(previous: Option<Self>, wall_ms: u64, elapsed_ms: Option<u64>) -> Self {
-        let now_ms = match (previous, elapsed_ms) {
+    pub fn advance(previous: Option<Self>, wall_ms: u64, limit_ms: Option<u64>) -> Self {
+        let now_ms = match (previous, limit_ms) {
             (None, _) => wall_ms,
             (Some(previous), None) => previous.now_ms.max(wall_ms),
-            (Some(previous), Some(elapsed_ms)) => {
-                let passed = wall_ms.saturating_sub(previous.wall_ms).min(elapsed_ms);
-                previous.now_ms.saturating_add(passed)
+            (Some(previous), Some(limit_ms)) => {
+                let passed = wall_ms.saturating_sub(previous.wall_ms);
+                let now_ms = previous.now_ms.saturating_add(passed);
+                now_ms.min(limit_ms).max(previous.now_ms)
             }
         };
         Self { wall_ms, now_ms }
@@ -157,14 +160,17 @@ mod tests {
     fn a_clock_that_jumps_a_day_forwards_or_backwards_deletes_nothing_early() {
         let start = RetentionClock::advance(None, 100 * DAY, None);
         let minute = 60_000;
-        let ahead = RetentionClock::advance(Some(start), 101 * DAY, Some(minute));
+        let a_minute_on = |clock: RetentionClock, wall_ms| {
+            RetentionClock::advance(Some(clock), wall_ms, Some(clock.now_ms() + minute))
+        };
+        let ahead = a_minute_on(start, 101 * DAY);
         assert_eq!(ahead.now_ms(), 100 * DAY + minute);
-        let back = RetentionClock::advance(Some(ahead), 100 * DAY + 2 * minute, Some(minute));
+        let back = a_minute_on(ahead, 100 * DAY + 2 * minute);
         assert_eq!(back.now_ms(), ahead.now_ms());
-        let on = RetentionClock::advance(Some(back), 100 * DAY + 3 * minute, Some(minute));
+        let on = a_minute_on(back, 100 * DAY + 3 * minute);
         assert_eq!(on.now_ms(), 100 * DAY + 2 * minute);
         // Set back by a day: what ends now must not look a day old already.
-        let set_back = RetentionClock::advance(Some(on), 99 * DAY, Some(minute));
+        let set_back = a_minute_on(on, 99 * DAY);
         assert_eq!(RetentionClock::stamp(Some(set_back), 99 * DAY), on.now_ms());
         assert_eq!(RetentionClock::stamp(None, 5), 5);
         // Another host: the clock is all there is.
@@ -172,17 +178,34 @@ mod tests {
         assert_eq!(restarted.now_ms(), 107 * DAY);
     }
 
+    #[test]
+    fn two_hosts_do_not_count_the_same_hours_twice() {
+        let start = RetentionClock::advance(None, 100 * DAY, None);
+        // Both have swept at the start and sweep again half a day later, with a clock that jumps
+        // between the two.
+        let limit_ms = 100 * DAY + DAY / 2;
+        let one = RetentionClock::advance(Some(start), 101 * DAY, Some(limit_ms));
+        let other = RetentionClock::advance(Some(one), 102 * DAY, Some(limit_ms));
+        assert_eq!(other.now_ms(), limit_ms);
+        assert!(!is_capture_expired(other.now_ms(), 100 * DAY));
+    }
+
     proptest! {
         #[test]
         fn the_time_is_never_ahead_of_what_has_really_passed(
-            steps in prop::collection::vec((0_u64..10 * DAY, 0_u64..DAY), 0..50),
+            steps in prop::collection::vec((0_u64..10 * DAY, 0_u64..DAY, 0_usize..3), 0..50),
         ) {
-            let mut clock = RetentionClock::advance(None, 50 * DAY, None);
             let mut real = 50 * DAY;
-            for (wall_ms, elapsed_ms) in steps {
+            let mut clock = RetentionClock::advance(None, real, None);
+            // What the time was at the last sweep of each of three hosts, and when that really was.
+            let mut hosts = [(clock.now_ms(), real); 3];
+            for (wall_ms, elapsed_ms, host) in steps {
                 let before = clock.now_ms();
-                clock = RetentionClock::advance(Some(clock), 45 * DAY + wall_ms, Some(elapsed_ms));
                 real += elapsed_ms;
+                let (last_ms, at) = hosts[host];
+                let limit_ms = Some(last_ms + (real - at));
+                clock = RetentionClock::advance(Some(clock), 45 * DAY + wall_ms, limit_ms);
+                hosts[host] = (clock.now_ms(), real);
                 prop_assert!(before <= clock.now_ms() && clock.now_ms() <= real);
             }
         }

@@ -18,6 +18,7 @@ use leptos::task::spawn_local;
 use wasm_bindgen::prelude::*;
 use web_sys::BroadcastChannel;
 
+use crate::browser;
 use crate::runner::Evidence;
 use crate::state::{Deletion, Playground};
 use crate::storage::{self, Storage};
@@ -300,17 +301,21 @@ impl Playground {
         spawn_local(async move {
             let deleted = match deletion {
                 Deletion::One(key) => storage.delete(&key).await,
-                Deletion::Capture(job, process) => {
-                    let deleted = storage.delete_capture(&job, &process).await;
-                    self.look_again(&job, &process).await;
-                    deleted
-                }
+                Deletion::Capture(job, process) => storage.delete_capture(&job, &process).await,
                 Deletion::All => storage.delete_all().await,
             };
+            self.look_at_all_processes().await;
             if let Err(error) = deleted {
                 self.notify(format!("Not everything was deleted: {error}."));
             }
             self.artifacts_changed().await;
+            // The button that was pressed may be gone with what it was for.
+            browser::recover_focus(|| {
+                document()
+                    .get_element_by_id("artifacts-title")?
+                    .dyn_into()
+                    .ok()
+            });
         });
     }
 
@@ -451,7 +456,7 @@ impl Storage {
     async fn delete(&self, key: &ArtifactKey) -> Result<(), StorageError> {
         match &key.job {
             None => self.artifacts.delete(key.sha256.into()).await?,
-            Some(job) => self.outputs.delete_job(&self.session, job).await?,
+            Some(job) => self.processes.delete_job(&self.session, job).await?,
         }
         Ok(())
     }
@@ -465,7 +470,7 @@ impl Storage {
         self.artifacts.delete_all().await?;
         for job in self.outputs.stored_jobs().await? {
             if job.session == self.session {
-                self.outputs.delete_job(&self.session, &job.job).await?;
+                self.processes.delete_job(&self.session, &job.job).await?;
             }
         }
         Ok(())

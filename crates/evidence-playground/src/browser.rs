@@ -2,10 +2,13 @@
 
 use evidence_core::Sha256Digest;
 use js_sys::{Array, ArrayBuffer, Date, Math, Promise, Uint8Array};
-use leptos::prelude::{document, window};
+use leptos::prelude::{document, request_animation_frame, window};
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::JsFuture;
-use web_sys::{Blob, BlobPropertyBag, DomException, HtmlAnchorElement, Response, Url};
+use web_sys::{
+    Blob, BlobPropertyBag, DomException, FocusOptions, HtmlAnchorElement, HtmlElement, Response,
+    Url,
+};
 
 /// Where the chosen theme is remembered; `web/theme.js` reads it before the first paint.
 const THEME_KEY: &str = "theme";
@@ -22,6 +25,33 @@ pub async fn sleep(milliseconds: i32) {
         }
     });
     let _ = JsFuture::from(timer).await;
+}
+
+/// What has the keyboard's focus.
+pub fn focused() -> Option<HtmlElement> {
+    document().active_element()?.dyn_into().ok()
+}
+
+/// Gives the keyboard's focus to an element when it is lost, because what had it is gone or cannot be used
+/// any more. A page that does not have the focus, inside of another one, does not take it.
+pub fn recover_focus(to: impl FnOnce() -> Option<HtmlElement> + 'static) {
+    // By then the page shows the change.
+    request_animation_frame(move || {
+        let is_lost = focused().is_none_or(|element| {
+            // The browser takes it from what is disabled or hidden, in its own time.
+            element
+                .matches(":disabled, [hidden], body")
+                .unwrap_or_default()
+        });
+        if is_lost
+            && document().has_focus().unwrap_or_default()
+            && let Some(element) = to()
+        {
+            let options = FocusOptions::new();
+            options.set_prevent_scroll(true);
+            let _ = element.focus_with_options(&options);
+        }
+    });
 }
 
 /// A name that nothing else has.

@@ -114,21 +114,19 @@ impl Player {
 }
 
 impl Launcher for Player {
-    async fn launch(
-        &self,
-        arguments: &StartArguments,
-        process: LiveProcess,
-        ended: Task,
-    ) -> Result<(), String> {
+    async fn launch(&self, arguments: &StartArguments, process: LiveProcess) -> Result<(), String> {
         let recording = self.recording.get_untracked();
         let recording = recording.filter(|recording| recording.argv == arguments.argv);
         let recording = recording.ok_or("the page has no recording of this command".to_owned())?;
         spawn_local(async move {
             let exit = recording.play(&process).await;
             process.end(exit);
-            ended.await;
         });
         Ok(())
+    }
+
+    fn spawn(&self, task: Task) {
+        spawn_local(task);
     }
 
     async fn is_alive(&self, generation: &Generation) -> bool {

@@ -4,6 +4,7 @@ use evidence_agent::process::{ProcessCall, ProcessTools, ProcessView};
 use evidence_agent::{Action, ToolCall};
 use evidence_core::process::{ProcessStatus, StartArguments, StopArguments};
 use evidence_core::{JobId, ProcessId};
+use evidence_store::ToolOutputError;
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 use serde::Deserialize;
@@ -25,6 +26,8 @@ pub struct Watched {
     pub argv: Vec<String>,
     /// How it stood when it was looked at last.
     pub view: Option<ProcessView>,
+    /// Whether it was deleted with its run.
+    pub is_deleted: bool,
     /// How long it has run, in milliseconds.
     pub ran_ms: u64,
 }
@@ -33,7 +36,7 @@ impl Watched {
     /// Whether it runs.
     pub fn is_running(&self) -> bool {
         let view = self.view.as_ref();
-        view.is_none_or(|view| view.status == ProcessStatus::Running)
+        !self.is_deleted && view.is_none_or(|view| view.status == ProcessStatus::Running)
     }
 }
 
@@ -103,6 +106,7 @@ impl Playground {
             id: id.clone(),
             argv,
             view: None,
+            is_deleted: false,
             ran_ms: 0,
         };
         self.processes.update(|processes| processes.push(watched));
@@ -122,30 +126,33 @@ impl Playground {
             return false;
         };
         let view = match storage.processes.view(&storage.session, job, id).await {
-            Ok(view) => view,
+            Ok(view) => Some(view),
+            // The person deleted it, here or in another tab.
+            Err(ToolOutputError::Unavailable) => None,
             Err(error) => {
                 self.notify(format!("{id} cannot be looked at: {error}."));
                 return false;
             }
         };
-        let is_running = view.status == ProcessStatus::Running;
         let ran_ms = browser::monotonic_ms().saturating_sub(start_ms);
-        let mut is_watched = false;
+        let mut is_running = false;
         self.processes.update(|processes| {
             let found = processes.iter_mut();
             for process in found.filter(|process| process.job == *job && process.id == *id) {
-                is_watched = true;
                 process.ran_ms = ran_ms;
-                process.view = Some(view.clone());
+                process.is_deleted = view.is_none();
+                process.view.clone_from(&view);
+                is_running = process.is_running();
             }
         });
-        is_running && is_watched
+        is_running
     }
 
-    /// Whether a process of the run runs.
-    pub fn process_runs(self) -> bool {
+    /// Whether a process of the run runs that is among these.
+    pub fn process_runs(self, is_meant: impl Fn(&Watched) -> bool) -> bool {
+        let runs = |process: &Watched| process.is_running() && is_meant(process);
         self.processes
-            .with_untracked(|processes| processes.iter().any(Watched::is_running))
+            .with_untracked(|processes| processes.iter().any(runs))
     }
 
     /// Ends a process, as the model could.
@@ -173,17 +180,14 @@ impl Playground {
         }
     }
 
-    /// Reads again what is stored of a process, after its capture was deleted.
-    pub async fn look_again(self, job: &JobId, id: &ProcessId) {
-        let ran_ms = self.processes.with_untracked(|processes| {
-            let mut found = processes.iter();
-            found
-                .find(|process| process.job == *job && process.id == *id)
-                .map(|process| process.ran_ms)
-        });
-        if let Some(ran_ms) = ran_ms {
+    /// Looks again at every process of the run, after something was deleted.
+    pub async fn look_at_all_processes(self) {
+        for Watched {
+            job, id, ran_ms, ..
+        } in self.processes.get_untracked()
+        {
             let start_ms = browser::monotonic_ms().saturating_sub(ran_ms);
-            self.look_at_process(job, id, start_ms).await;
+            self.look_at_process(&job, &id, start_ms).await;
         }
     }
 }

@@ -10,9 +10,7 @@ use evidence_core::envelope::MaxInputBytes;
 use evidence_core::observation::{EXTERNALIZED_HEADER, is_inline};
 use evidence_core::process::PollArguments;
 use evidence_core::range::{RANGE_HEADER, RangePath};
-use evidence_core::{
-    ArtifactId, EvidenceLimits, InvalidId, JobId, JobStatus, ProcessId, Sha256Digest,
-};
+use evidence_core::{ArtifactId, EvidenceLimits, JobId, JobStatus, ProcessId, Sha256Digest};
 use evidence_store::ToolOutputError;
 use futures_util::future::{AbortHandle, AbortRegistration, Abortable};
 use leptos::prelude::*;
@@ -26,7 +24,7 @@ use crate::live::{Decider, Figures, LiveGenerator, PageGenerator};
 use crate::measured::MeasuredWorkspace;
 use crate::processes::{Observed, observed, started};
 use crate::state::{Contract, Playground};
-use crate::storage::{PageStore, Processes, Storage};
+use crate::storage::{PageStore, Processes, RunJob, Storage};
 use crate::text::{counted, grouped, range};
 
 /// The pause between two steps, so that a run can be followed and stopped.
@@ -112,7 +110,7 @@ enum Bounds {
         workspace: ToolOutputWorkspace<MeasuredWorkspace, PageStore, Option<Processes>>,
         generator: EnvelopeGenerator<PageGenerator>,
         storage: Storage,
-        job: JobId,
+        job: RunJob,
     },
 }
 
@@ -154,26 +152,21 @@ impl Session {
                 (Run::new(&task, &workspace, limits.agent), bounds(workspace))
             }
             Contract::ToolOutput => {
+                let job = storage.create_run_job().await?;
                 let Storage {
                     outputs, session, ..
                 } = &storage;
-                let job = format!("run-{}", browser::random_id());
-                // Ids of this form are job ids.
-                let job = job
-                    .parse()
-                    .map_err(|_: InvalidId| ToolOutputError::Unavailable)?;
-                outputs.create_job(session, &job, browser::now_ms()).await?;
                 let script = ScriptedGenerator::with_tool_outputs(
                     replies,
                     outputs.clone(),
                     session.clone(),
-                    job.clone(),
+                    job.id.clone(),
                 );
                 let workspace = ToolOutputWorkspace::new(
                     workspace,
                     outputs.clone(),
                     session.clone(),
-                    job.clone(),
+                    job.id.clone(),
                 )
                 .with_processes(recording.map(|_| storage.processes.clone()));
                 let generator = generator(workspace.available_tools(), script);
@@ -203,7 +196,7 @@ impl Session {
             outputs, session, ..
         } = storage;
         match outputs
-            .set_status(session, job, status, browser::now_ms())
+            .set_status(session, &job.id, status, browser::now_ms())
             .await
         {
             // It was deleted in the meantime.
@@ -276,7 +269,7 @@ impl Session {
                 let evidence = evidence(action, result, complete_bytes, limits);
                 (evidence, complete_bytes)
             }
-            Bounds::ToolOutput { job, .. } => tool_output_evidence(&event, job),
+            Bounds::ToolOutput { job, .. } => tool_output_evidence(&event, &job.id),
         };
         if let (Evidence::Externalized(_), Some(complete), Some(shown)) =
             (&evidence, complete_bytes, result)
@@ -547,7 +540,7 @@ impl Playground {
     async fn rest(self, turn: u64) {
         browser::sleep(PACE_MILLISECONDS).await;
         let mut pauses = PAUSES_FOR_A_PROCESS;
-        while pauses > 0 && self.turn.get_value() == turn && self.process_runs() {
+        while pauses > 0 && self.turn.get_value() == turn && self.process_runs(|_| true) {
             browser::sleep(PACE_MILLISECONDS).await;
             pauses -= 1;
         }
@@ -667,7 +660,7 @@ impl Playground {
         if let (Some(step), Bounds::ToolOutput { job, .. }) = (&step, &session.bounds)
             && let Some((id, argv)) = session.started(step)
         {
-            self.watch(job.clone(), id, argv);
+            self.watch(job.id.clone(), id, argv);
         }
         self.session.set_value(Some(session));
         if let Some(step) = step {

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use evidence_agent::process::ProcessHost;
-use evidence_core::{Generation, SessionId};
+use evidence_core::retention::OwnerState;
+use evidence_core::{Generation, JobId, JobStatus, SessionId};
+use evidence_store::tool_output::retention::StoredJob;
 use evidence_store::{
-    ArtifactStore, Batch, Key, MemoryStore, Scope, Store, StoreError, ToolOutputs,
+    ArtifactStore, Batch, Key, MemoryStore, Scope, Store, StoreError, ToolOutputError, ToolOutputs,
 };
 
 use leptos::prelude::RwSignal;
@@ -27,6 +29,9 @@ pub type Processes = ProcessHost<PageStore, Player>;
 
 /// The page's artifacts among those of others that share the database.
 const SCOPE: &str = "playground";
+
+/// What the ids of the page's jobs begin with, among those that others create in its session.
+const RUN: &str = "playground-";
 
 /// One store behind one type, so that nothing else of the page knows which it is.
 #[derive(Debug, Clone)]
@@ -58,6 +63,72 @@ pub struct Opened {
     pub storage: Storage,
     /// Why it will not survive a reload, if it will not.
     pub not_kept: Option<String>,
+}
+
+/// A run under contract B, from its start until the page lets go of it.
+#[derive(Debug)]
+pub struct RunJob {
+    /// The job that holds its tool output.
+    pub id: JobId,
+    /// Tells other tabs that the run is not left behind.
+    _lock: HostLock,
+}
+
+impl Storage {
+    /// Creates the job of a run.
+    ///
+    /// # Errors
+    ///
+    /// [`ToolOutputError`].
+    pub async fn create_run_job(&self) -> Result<RunJob, ToolOutputError> {
+        let id = format!("{RUN}{}", browser::random_id());
+        // Names of this form are both.
+        let lock = id.parse().map_err(|_| ToolOutputError::Unavailable)?;
+        let id: JobId = id.parse().map_err(|_| ToolOutputError::Unavailable)?;
+        let lock = HostLock::hold(&lock).await;
+        let now_ms = browser::now_ms();
+        self.outputs.create_job(&self.session, &id, now_ms).await?;
+        Ok(RunJob { id, _lock: lock })
+    }
+
+    /// Cancels the runs that tabs left behind, which would keep their tool output forever; whether there
+    /// were some.
+    ///
+    /// # Errors
+    ///
+    /// [`ToolOutputError`].
+    pub async fn cancel_left_runs(&self) -> Result<bool, ToolOutputError> {
+        let mut any = false;
+        if !HostLock::can_tell() {
+            return Ok(any);
+        }
+        for StoredJob {
+            session,
+            job,
+            owner,
+            ..
+        } in self.outputs.stored_jobs().await?
+        {
+            let is_open = session == self.session && owner == OwnerState::Active;
+            let lock = job.as_str().parse::<Generation>();
+            if let Ok(lock) = lock
+                && is_open
+                && job.as_str().starts_with(RUN)
+                && !HostLock::is_held(&lock).await
+            {
+                let cancelled = JobStatus::Cancelled;
+                let changed = self
+                    .outputs
+                    .set_status(&session, &job, cancelled, browser::now_ms());
+                match changed.await {
+                    // It was deleted meanwhile, or has ended and one of its processes runs.
+                    Err(ToolOutputError::Unavailable | ToolOutputError::StatusChange { .. }) => {}
+                    changed => any |= changed.map(|_| true)?,
+                }
+            }
+        }
+        Ok(any)
+    }
 }
 
 /// Opens the browser's database, or memory in its place. Processes are those of `recording`.
@@ -116,6 +187,11 @@ impl HostLock {
     /// Holds nothing.
     pub async fn hold(_generation: &Generation) -> Self {
         Self
+    }
+
+    /// There are none.
+    pub const fn can_tell() -> bool {
+        false
     }
 
     /// There are no others.

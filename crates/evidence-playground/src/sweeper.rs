@@ -1,6 +1,9 @@
 //! Deletes tool output that has expired: when the page opens, and while it is idle. One tab at a time
 //! does it.
 
+use std::cell::Cell;
+use std::rc::Rc;
+
 use js_sys::{Function, Object, Promise, Reflect};
 use leptos::prelude::*;
 use leptos::task::spawn_local;
@@ -11,6 +14,10 @@ use crate::browser;
 use crate::runner::Phase;
 use crate::state::Playground;
 
+/// How far the time had got at a sweep, in milliseconds since 1970, and when that was on the monotonic
+/// clock.
+type LastSweep = (u64, u64);
+
 /// The name of the lock that the sweeping tab holds.
 const LOCK: &str = "bounded-evidence-sweep";
 /// How long after a sweep the next one comes.
@@ -20,26 +27,45 @@ impl Playground {
     /// Sweeps now, and from time to time while no run goes on.
     pub fn sweep_for_ever(self) {
         spawn_local(async move {
-            let mut last = None;
+            self.cancel_left_runs().await;
+            let last: Rc<Cell<Option<LastSweep>>> = Rc::default();
             loop {
-                let now = browser::monotonic_ms();
-                let elapsed_ms = last.map(|last| now - last);
                 if self.phase.get_untracked() != Phase::Running {
-                    last = Some(now);
-                    alone(self, elapsed_ms).await;
+                    alone(self, &last).await;
                 }
                 browser::sleep(INTERVAL_MS).await;
             }
         });
     }
 
-    async fn sweep(self, elapsed_ms: Option<u64>) {
+    async fn cancel_left_runs(self) {
         let Some(storage) = self.storage.get_untracked() else {
             return;
         };
-        match storage.outputs.sweep(browser::now_ms(), elapsed_ms).await {
-            Ok(swept) if swept.is_empty() => {}
-            Ok(_) => self.artifacts_changed().await,
+        match storage.cancel_left_runs().await {
+            Ok(false) => {}
+            Ok(true) => self.artifacts_changed().await,
+            Err(error) => self.notify(format!(
+                "Runs that were left behind were not cancelled: {error}."
+            )),
+        }
+    }
+
+    async fn sweep(self, last: &Cell<Option<LastSweep>>) {
+        let Some(storage) = self.storage.get_untracked() else {
+            return;
+        };
+        let at_ms = browser::monotonic_ms();
+        let limit_ms = last
+            .get()
+            .map(|(now_ms, last_ms)| now_ms.saturating_add(at_ms.saturating_sub(last_ms)));
+        match storage.outputs.sweep(browser::now_ms(), limit_ms).await {
+            Ok(swept) => {
+                last.set(Some((swept.now_ms, at_ms)));
+                if !swept.is_empty() {
+                    self.artifacts_changed().await;
+                }
+            }
             Err(error) => self.notify(format!("What has expired was not deleted: {error}.")),
         }
     }
@@ -47,18 +73,19 @@ impl Playground {
 
 /// Sweeps unless another tab does so just now. Where the browser has no locks, tabs may sweep at once,
 /// which costs time and nothing else.
-async fn alone(page: Playground, elapsed_ms: Option<u64>) {
+async fn alone(page: Playground, last: &Rc<Cell<Option<LastSweep>>>) {
     let Some((locks, request)) = lock_manager() else {
-        page.sweep(elapsed_ms).await;
+        page.sweep(last).await;
         return;
     };
     let options = Object::new();
     // A new plain object takes every property.
     let _ = Reflect::set(&options, &"ifAvailable".into(), &JsValue::TRUE);
+    let last = Rc::clone(last);
     let sweep = Closure::once(move |lock: JsValue| -> Promise {
         future_to_promise(async move {
             if !lock.is_null() {
-                page.sweep(elapsed_ms).await;
+                page.sweep(&last).await;
             }
             Ok(JsValue::UNDEFINED)
         })

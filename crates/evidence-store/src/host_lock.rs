@@ -1,5 +1,7 @@
 //! Which hosts of processes live, told by locks that the tabs and workers of an origin share.
 
+use std::cell::RefCell;
+
 use evidence_core::Generation;
 use js_sys::{Array, Function, Promise, Reflect};
 use wasm_bindgen::prelude::*;
@@ -11,10 +13,17 @@ const PREFIX: &str = "bounded-evidence-host-";
 /// Held as long as a host of processes lives. The browser lets it go when the host's tab or worker is
 /// gone, however it ended; so whoever shares its database can tell.
 ///
-/// Where there are no locks (insecure contexts, older runtimes) every other host counts as gone.
+/// Where there are no locks (insecure contexts, older runtimes) the hosts of other programs, tabs and
+/// workers count as gone.
 #[derive(Debug)]
 pub struct HostLock {
+    generation: Generation,
     release: Function,
+}
+
+thread_local! {
+    /// The hosts that live here, for which no lock needs to be asked.
+    static HERE: RefCell<Vec<Generation>> = const { RefCell::new(Vec::new()) };
 }
 
 impl HostLock {
@@ -32,11 +41,23 @@ impl HostLock {
             // A refusal must not be waited for.
             let _ = JsFuture::from(Promise::race(&Array::of2(&granted, &requested))).await;
         }
-        Self { release }
+        HERE.with_borrow_mut(|here| here.push(generation.clone()));
+        Self {
+            generation: generation.clone(),
+            release,
+        }
+    }
+
+    /// Whether there are locks here, so that it is known which hosts live.
+    pub fn can_tell() -> bool {
+        lock_manager().is_some()
     }
 
     /// Whether a host of this generation lives.
     pub async fn is_held(generation: &Generation) -> bool {
+        if HERE.with_borrow(|here| here.contains(generation)) {
+            return true;
+        }
         let Some(answer) = call("query", &Array::new()) else {
             return false;
         };
@@ -53,6 +74,7 @@ impl HostLock {
 
 impl Drop for HostLock {
     fn drop(&mut self) {
+        HERE.with_borrow_mut(|here| here.retain(|host| *host != self.generation));
         let _ = self.release.call0(&JsValue::UNDEFINED);
     }
 }
@@ -69,10 +91,16 @@ fn pending() -> (Promise, Function) {
     (promise, settle.unchecked_into())
 }
 
-/// What a function of `navigator.locks` answers; nothing where there are no locks.
-fn call(name: &str, arguments: &Array) -> Option<JsValue> {
+/// `navigator.locks`, where there is one.
+fn lock_manager() -> Option<JsValue> {
     let navigator = Reflect::get(&js_sys::global(), &"navigator".into()).ok()?;
     let locks = Reflect::get(&navigator, &"locks".into()).ok()?;
+    locks.is_object().then_some(locks)
+}
+
+/// What a function of `navigator.locks` answers; nothing where there are no locks.
+fn call(name: &str, arguments: &Array) -> Option<JsValue> {
+    let locks = lock_manager()?;
     let function: Function = Reflect::get(&locks, &name.into()).ok()?.dyn_into().ok()?;
     function.apply(&locks, arguments).ok()
 }

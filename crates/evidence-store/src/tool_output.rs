@@ -220,9 +220,9 @@ struct Prepared {
     artifact: Option<(ChunkManifest, Bytes)>,
     request: Sha256Digest,
     outcome: Outcome,
-    /// Whether it is what was seen of something that the job did before, so that it is taken also
-    /// when the job has ended.
-    is_observation: bool,
+    /// The record of the process that was looked at, when it is a look at one. It must be unchanged. A
+    /// look is taken also when the job has ended: what is seen was done before.
+    observed: Option<(Key, Bytes)>,
 }
 
 impl<S: Store> ToolOutputs<S> {
@@ -403,7 +403,7 @@ impl<S: Store> ToolOutputs<S> {
         result: ToolResult,
         handles: Option<Handles>,
     ) -> Result<Outcome, ToolOutputError> {
-        let prepared = Prepared::new(job, result, handles, None).await?;
+        let prepared = Prepared::new(job, result, handles).await?;
         self.record_prepared(&JobKeys::new(session, job), call, &prepared)
             .await
     }
@@ -445,9 +445,12 @@ impl<S: Store> ToolOutputs<S> {
             batch.put.push((key, Record(record).encode()?));
         }
         let record: JobRecord = Record::decode(&job)?;
-        if record.status.is_terminal() && !prepared.is_observation {
+        if record.status.is_terminal() && prepared.observed.is_none() {
             return Err(ToolOutputError::JobEnded);
         }
+        let observed = prepared.observed.clone();
+        let expected = observed.map(|(key, stored)| (key, Expectation::Value(stored)));
+        batch.expect.extend(expected);
         let mut usage: JobUsage = Record::decode(&stored_usage)?;
         if let Some((manifest, bytes)) = &prepared.artifact {
             self.stage_artifact(keys, manifest, bytes, &mut usage, &mut batch)
@@ -717,23 +720,24 @@ impl<S: Store> ToolOutputs<S> {
 }
 
 impl Prepared {
+    /// The same as the answer to another request than to record it.
+    fn answering(self, request: Sha256Digest) -> Self {
+        Self { request, ..self }
+    }
+
     async fn new(
         job: &JobId,
         result: ToolResult,
         handles: Option<Handles>,
-        observed_by: Option<Sha256Digest>,
     ) -> Result<Self, ToolOutputError> {
-        let is_observation = observed_by.is_some();
         let byte_count = result.serialized_byte_count();
         if byte_count > MAX_ARTIFACT_BYTES {
             return Err(ToolOutputError::ResultTooLarge { byte_count });
         }
         let serialized = result.serialize();
         let manifest = manifest_of(serialized.as_bytes()).await;
-        let request = observed_by.unwrap_or_else(|| {
-            let named = handles.as_ref().map_or("", Handles::as_str);
-            Sha256Digest::of(format!("{}\n{named}", manifest.sha256).as_bytes())
-        });
+        let named = handles.as_ref().map_or("", Handles::as_str);
+        let request = Sha256Digest::of(format!("{}\n{named}", manifest.sha256).as_bytes());
         if tool_output::is_inline(byte_count) {
             return Ok(Self {
                 artifact: None,
@@ -742,7 +746,7 @@ impl Prepared {
                     result: serialized,
                     reference: None,
                 },
-                is_observation,
+                observed: None,
             });
         }
         let reference = ToolOutputRef {
@@ -761,7 +765,7 @@ impl Prepared {
                 result: bounded.serialize(),
                 reference: Some(reference.to_json().to_string()),
             },
-            is_observation,
+            observed: None,
         })
     }
 }

@@ -1,6 +1,8 @@
 //! Processes (contract B) that the host of the library supplies, and what is kept of them.
 
+use std::cell::Cell;
 use std::pin::pin;
+use std::rc::Rc;
 
 use evidence_agent::process::{
     Exit, Launcher, LiveProcess, ProcessCall, ProcessHost, ProcessTools, Task,
@@ -50,7 +52,9 @@ export interface ProcessEvent {
 /**
  * Starts a program, and answers with what it does, in order. Where that ends without an exit code, the
  * code is 0. What it throws ends the process without a code; the message becomes the last line of its
- * standard error. What the function itself throws is told to the model: nothing was started.
+ * standard error, where that has room. What the function itself throws is told to the model: nothing was
+ * started. A promise that has not settled after two seconds counts as a program that runs, and what it
+ * throws then as what the program throws.
  */
 export type StartProcess = (
   request: ProcessRequest,
@@ -59,11 +63,19 @@ export type StartProcess = (
 
 /// How long a process may take to end after it was asked to.
 const GRACE_MILLISECONDS: i32 = 2000;
+/// How long a call to start a process waits to be told that it did not start.
+const START_MILLISECONDS: i32 = 2000;
+/// How long a process that always has something to say may keep everything else waiting.
+const TURN_MILLISECONDS: f64 = 10.0;
 
 #[wasm_bindgen]
 extern "C" {
     #[wasm_bindgen(js_name = setTimeout)]
     fn set_timeout(callback: &Function, milliseconds: i32) -> JsValue;
+    #[wasm_bindgen(js_name = clearTimeout)]
+    fn clear_timeout(timer: &JsValue);
+    #[wasm_bindgen(js_namespace = performance, js_name = now)]
+    fn monotonic_now() -> f64;
     #[wasm_bindgen(catch, js_namespace = crypto, js_name = getRandomValues)]
     fn get_random_values(bytes: &Uint8Array) -> Result<JsValue, JsValue>;
 }
@@ -80,35 +92,41 @@ pub struct JsLauncher {
 }
 
 impl Launcher for JsLauncher {
-    async fn launch(
-        &self,
-        arguments: &StartArguments,
-        process: LiveProcess,
-        ended: Task,
-    ) -> Result<(), String> {
+    async fn launch(&self, arguments: &StartArguments, process: LiveProcess) -> Result<(), String> {
         let start = self.start.clone();
         let argv: Array = arguments.argv.iter().map(JsValue::from).collect();
         let cwd = arguments.cwd.as_deref().map(JsValue::from);
-        // It goes on when nobody waits for it any more: what has begun to start must have an end.
+        let counts_as_started = Rc::new(Cell::new(false));
+        let is_late = Rc::clone(&counts_as_started);
+        // It goes on when it is not waited for any more.
         let started = future_to_promise(async move {
-            let running = Running::start(&start, argv.into(), cwd).await;
-            match running {
-                Ok(running) => {
-                    spawn_local(async move {
-                        let exit = running.drive(&process).await;
-                        process.end(exit);
-                        ended.await;
-                    });
-                    Ok(JsValue::UNDEFINED)
-                }
-                Err(sentence) => {
+            match Running::start(&start, argv.into(), cwd, &process).await {
+                Ok(running) => spawn_local(async move {
+                    let exit = running.drive(&process).await;
+                    process.end(exit);
+                }),
+                Err(sentence) if is_late.get() => {
+                    process.write_last_line(&sentence);
                     process.end(Exit::Unknown);
-                    Err(sentence.into())
                 }
+                Err(sentence) => return Err(sentence.into()),
             }
+            Ok(JsValue::UNDEFINED)
         });
-        let started = JsFuture::from(started).await.map(drop);
-        started.map_err(|exception| Argument::new("exception", exception).message())
+        let patience = pin!(wait(START_MILLISECONDS));
+        match select(JsFuture::from(started), patience).await {
+            Either::Left((started, _)) => started
+                .map(drop)
+                .map_err(|exception| Argument::new("exception", exception).message()),
+            Either::Right(_) => {
+                counts_as_started.set(true);
+                Ok(())
+            }
+        }
+    }
+
+    fn spawn(&self, task: Task) {
+        spawn_local(task);
     }
 
     async fn is_alive(&self, generation: &Generation) -> bool {
@@ -122,8 +140,19 @@ impl Launcher for JsLauncher {
 
 /// Lets everything else happen for at least so long.
 async fn wait(milliseconds: i32) {
-    let wait = Promise::new(&mut |resolve, _| drop(set_timeout(&resolve, milliseconds)));
-    let _ = JsFuture::from(wait).await;
+    /// A program must not be kept from ending by a timer that nobody waits for.
+    struct Timer(JsValue);
+    impl Drop for Timer {
+        fn drop(&mut self) {
+            clear_timeout(&self.0);
+        }
+    }
+    let mut timer = None;
+    let elapsed = Promise::new(&mut |resolve, _| {
+        timer = Some(Timer(set_timeout(&resolve, milliseconds)));
+    });
+    let _ = JsFuture::from(elapsed).await;
+    drop(timer);
 }
 
 /// A process that was started: the iterator of what it does, and how to end it.
@@ -134,15 +163,28 @@ struct Running {
 }
 
 impl Running {
-    async fn start(start: &Function, argv: JsValue, cwd: Option<JsValue>) -> Result<Self, String> {
+    async fn start(
+        start: &Function,
+        argv: JsValue,
+        cwd: Option<JsValue>,
+        process: &LiveProcess,
+    ) -> Result<Self, String> {
         let failed = |what: &str| format!("the process did not start: {what}");
         let controller =
             AbortController::new().map_err(|_| failed("there is no AbortController here"))?;
         let mut request = vec![("argv", argv), ("signal", controller.signal().into())];
         request.extend(cwd.map(|cwd| ("cwd", cwd)));
-        let source = call(start, &JsValue::UNDEFINED, &[object(request)])
-            .await
-            .map_err(|exception| failed(&Argument::new("exception", exception).message()))?;
+        let (this, request) = (JsValue::UNDEFINED, [object(request)]);
+        let source = {
+            let source = pin!(call(start, &this, &request));
+            let stopped = pin!(stopped(process, &controller));
+            match select(source, stopped).await {
+                Either::Left((source, _)) => source,
+                Either::Right(_) => return Err(failed("it was stopped before")),
+            }
+        };
+        let source =
+            source.map_err(|exception| failed(&Argument::new("exception", exception).message()))?;
         let opened = || {
             let iterator = Argument::new("what start answers", source).iterator()?;
             let next = iterator.field("next")?.function()?;
@@ -159,16 +201,12 @@ impl Running {
 
     /// Passes on what the process does until it has ended.
     async fn drive(self, process: &LiveProcess) -> Exit {
-        let stopped = pin!(async {
-            process.stop_requested().await;
-            self.controller.abort();
-            wait(GRACE_MILLISECONDS).await;
-        });
+        let stopped = pin!(stopped(process, &self.controller));
         let ended = pin!(self.pass_on(process));
         let exit = match select(ended, stopped).await {
             Either::Left((Ok(exit), _)) => exit,
             Either::Left((Err(sentence), _)) => {
-                process.write(Stream::Stderr, format!("{sentence}\n").as_bytes());
+                process.write_last_line(&sentence);
                 Exit::Unknown
             }
             Either::Right(_) => Exit::Unknown,
@@ -184,7 +222,13 @@ impl Running {
     }
 
     async fn pass_on(&self, process: &LiveProcess) -> Result<Exit, String> {
+        let mut turn = monotonic_now();
         loop {
+            // What never waits for anything would otherwise keep everybody from even stopping it.
+            if monotonic_now() - turn > TURN_MILLISECONDS {
+                wait(0).await;
+                turn = monotonic_now();
+            }
             let answer = call(&self.next, self.iterator.value(), &[])
                 .await
                 .map_err(|exception| Argument::new("exception", exception).message())?;
@@ -194,6 +238,13 @@ impl Running {
             }
         }
     }
+}
+
+/// Returns when a process has been asked to end and was given the time for it.
+async fn stopped(process: &LiveProcess, controller: &AbortController) {
+    process.stop_requested().await;
+    controller.abort();
+    wait(GRACE_MILLISECONDS).await;
 }
 
 /// Takes what an iterator answered; its end, if it is the end.
@@ -238,12 +289,15 @@ impl ToolOutput {
         #[wasm_bindgen(unchecked_param_type = "StartProcess")] start: JsValue,
     ) -> Result<()> {
         let start = Argument::new("start", start).function()?;
+        // Those of a host that still lives are not interrupted; its own end as they should.
+        self.close_processes().await?;
         let generation = generation()?;
         let launcher = JsLauncher {
             start,
             _lock: HostLock::hold(&generation).await,
         };
         let host = ProcessHost::open(self.outputs().clone(), launcher, generation, now_ms).await?;
+        // Somebody may have opened some meanwhile.
         if let Some(before) = self.set_processes(Some(host)) {
             before.close().await?;
         }

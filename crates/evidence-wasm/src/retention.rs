@@ -9,7 +9,7 @@ use wasm_bindgen::prelude::*;
 use crate::argument::Argument;
 use crate::artifacts::object;
 use crate::error::Result;
-use crate::store::EvidenceStore;
+use crate::store::{EvidenceStore, LastSweep};
 use crate::tool_output::{ToolOutput, now_ms, number};
 
 #[wasm_bindgen(typescript_custom_section)]
@@ -81,13 +81,18 @@ impl EvidenceStore {
             dry_run = given.boolean()?;
         }
         let outputs = ToolOutputs::new(self.store().clone());
-        let now = monotonic_now();
-        let elapsed_ms = self.last_sweep().map(|last| milliseconds(now - last));
+        let at = monotonic_now();
+        let last = self.last_sweep();
+        let limit_ms = last.map(|last| last.now_ms.saturating_add(milliseconds(at - last.at)));
         let swept = if dry_run {
-            outputs.plan_sweep(now_ms(), elapsed_ms).await?
+            outputs.plan_sweep(now_ms(), limit_ms).await?
         } else {
-            self.set_last_sweep(now);
-            outputs.sweep(now_ms(), elapsed_ms).await?
+            let swept = outputs.sweep(now_ms(), limit_ms).await?;
+            self.set_last_sweep(LastSweep {
+                now_ms: swept.now_ms,
+                at,
+            });
+            swept
         };
         let job = |session: &str, job: &str| [("session", session.into()), ("job", job.into())];
         let jobs = swept.jobs.iter();

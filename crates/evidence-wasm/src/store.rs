@@ -111,13 +111,21 @@ pub async fn persist() -> bool {
     evidence_store::persist().await
 }
 
+/// The last sweep of a store by this host.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LastSweep {
+    /// How far the time had got that retention goes by.
+    pub now_ms: u64,
+    /// When it was, by the monotonic clock.
+    pub at: f64,
+}
+
 /// An open store.
 #[derive(Debug)]
 #[wasm_bindgen]
 pub struct EvidenceStore {
     store: AnyStore,
-    /// When it was swept last, by the monotonic clock.
-    last_sweep: Cell<Option<f64>>,
+    last_sweep: Cell<Option<LastSweep>>,
 }
 
 impl EvidenceStore {
@@ -125,12 +133,12 @@ impl EvidenceStore {
         &self.store
     }
 
-    pub(crate) const fn last_sweep(&self) -> Option<f64> {
+    pub(crate) const fn last_sweep(&self) -> Option<LastSweep> {
         self.last_sweep.get()
     }
 
-    pub(crate) fn set_last_sweep(&self, at: f64) {
-        self.last_sweep.set(Some(at));
+    pub(crate) fn set_last_sweep(&self, last: LastSweep) {
+        self.last_sweep.set(Some(last));
     }
 }
 

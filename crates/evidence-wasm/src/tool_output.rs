@@ -247,13 +247,18 @@ impl ToolOutput {
         Ok(object(record_fields(&record)))
     }
 
-    /// Forgets a job and everything that it holds, at once. One that is not there is no error.
+    /// Forgets a job and everything that it holds, at once, and ends its processes. One that is not there
+    /// is no error.
     #[wasm_bindgen(js_name = deleteJob)]
     pub async fn delete_job(
         &self,
         #[wasm_bindgen(unchecked_param_type = "string")] job: JsValue,
     ) -> Result<()> {
         let job = job_id(job)?;
+        #[cfg(feature = "processes")]
+        if let Some(processes) = self.processes() {
+            return Ok(processes.delete_job(&self.session, &job).await?);
+        }
         Ok(self.outputs.delete_job(&self.session, &job).await?)
     }
 

@@ -52,12 +52,7 @@ impl ChildProcesses {
 }
 
 impl Launcher for ChildProcesses {
-    async fn launch(
-        &self,
-        arguments: &StartArguments,
-        process: LiveProcess,
-        ended: Task,
-    ) -> Result<(), String> {
+    async fn launch(&self, arguments: &StartArguments, process: LiveProcess) -> Result<(), String> {
         let Some((program, rest)) = arguments.argv.split_first() else {
             return Err("the command is empty".to_owned());
         };
@@ -84,9 +79,12 @@ impl Launcher for ChildProcesses {
         tokio::spawn(async move {
             let exit = run(child, pipes, &process).await;
             process.end(exit);
-            ended.await;
         });
         Ok(())
+    }
+
+    fn spawn(&self, task: Task) {
+        tokio::spawn(task);
     }
 }
 

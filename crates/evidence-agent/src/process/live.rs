@@ -48,6 +48,15 @@ struct Captured {
     total_bytes: u64,
 }
 
+impl Captured {
+    fn write(&mut self, bytes: &[u8]) {
+        self.total_bytes = self.total_bytes.saturating_add(bytes.len() as u64);
+        let room = (MAX_CAPTURE_BYTES + 1).saturating_sub(self.bytes.len());
+        self.bytes
+            .extend_from_slice(&bytes[..bytes.len().min(room)]);
+    }
+}
+
 impl LiveProcess {
     fn state(&self) -> MutexGuard<'_, State> {
         // Every change is one assignment or one append; a panic leaves nothing half done.
@@ -60,15 +69,20 @@ impl LiveProcess {
     /// Takes what the process wrote.
     pub fn write(&self, stream: Stream, bytes: &[u8]) {
         let mut state = self.state();
-        let captured = match stream {
-            Stream::Stdout => &mut state.stdout,
-            Stream::Stderr => &mut state.stderr,
-        };
-        captured.total_bytes = captured.total_bytes.saturating_add(bytes.len() as u64);
-        let room = (MAX_CAPTURE_BYTES + 1).saturating_sub(captured.bytes.len());
-        captured
-            .bytes
-            .extend_from_slice(&bytes[..bytes.len().min(room)]);
+        match stream {
+            Stream::Stdout => state.stdout.write(bytes),
+            Stream::Stderr => state.stderr.write(bytes),
+        }
+    }
+
+    /// Takes a sentence about it as the last line of its standard error.
+    pub fn write_last_line(&self, sentence: &str) {
+        let mut state = self.state();
+        if state.stderr.bytes.last().is_some_and(|last| *last != b'\n') {
+            state.stderr.write(b"\n");
+        }
+        state.stderr.write(sentence.as_bytes());
+        state.stderr.write(b"\n");
     }
 
     /// Takes its end. Nothing must be written after it.
@@ -77,19 +91,17 @@ impl LiveProcess {
         self.shared.changed.notify(usize::MAX);
     }
 
-    /// Whether it has ended.
-    pub fn has_ended(&self) -> bool {
-        self.state().exit.is_some()
-    }
-
     /// Returns when it has ended.
     pub async fn ended(&self) {
         self.until(|state| state.exit.is_some()).await;
     }
 
-    /// Asks whoever runs it to end it.
+    /// Asks whoever runs it to end it. One that has ended by itself was not stopped.
     pub fn request_stop(&self) {
-        self.state().is_to_stop = true;
+        {
+            let mut state = self.state();
+            state.is_to_stop |= state.exit.is_none();
+        }
         self.shared.changed.notify(usize::MAX);
     }
 

@@ -5,6 +5,7 @@ mod kill;
 mod soak;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use evidence_agent::process::{
@@ -13,10 +14,13 @@ use evidence_agent::process::{
 use evidence_core::process::{POLL_TOOL, START_TOOL, STOP_TOOL};
 use evidence_core::{Generation, JobId, SessionId, Sha256Digest, ToolCallId};
 use evidence_store::{
-    DirectoryStore, MemoryStore, Outcome, Store, StoreError, ToolOutputError, ToolOutputs,
+    Batch, DirectoryStore, Key, MemoryStore, Outcome, Store, StoreError, ToolOutputError,
+    ToolOutputs,
 };
+use futures_util::future::poll_immediate;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::task::yield_now;
 
 const MIB: usize = 1024 * 1024;
 
@@ -417,49 +421,143 @@ async fn ownership_is_checked_on_every_call() {
     ));
 }
 
-#[tokio::test]
-async fn the_capture_is_committed_before_anything_of_the_end_is_shown() {
-    use evidence_store::{Batch, Key};
+/// A store that is full when it is told to be, and lets others go first before and after all it does.
+#[derive(Clone, Default)]
+struct Fickle(Arc<MemoryStore>, Arc<AtomicBool>);
 
-    /// A store that is full when it is told to be.
-    #[derive(Clone, Default)]
-    struct Full(Arc<MemoryStore>, Arc<std::sync::atomic::AtomicBool>);
-    impl Store for Full {
-        async fn get(&self, keys: &[Key]) -> Result<Vec<Option<bytes::Bytes>>, StoreError> {
-            self.0.get(keys).await
-        }
-        async fn list(&self, prefix: &str) -> Result<Vec<Key>, StoreError> {
-            self.0.list(prefix).await
-        }
-        async fn commit(&self, batch: Batch) -> Result<(), StoreError> {
-            if self.1.load(std::sync::atomic::Ordering::SeqCst) {
-                return Err(StoreError::Exhausted);
-            }
-            self.0.commit(batch).await
-        }
+impl Store for Fickle {
+    async fn get(&self, keys: &[Key]) -> Result<Vec<Option<bytes::Bytes>>, StoreError> {
+        yield_now().await;
+        let values = self.0.get(keys).await;
+        yield_now().await;
+        values
     }
 
-    let store = Full::default();
+    async fn list(&self, prefix: &str) -> Result<Vec<Key>, StoreError> {
+        yield_now().await;
+        let keys = self.0.list(prefix).await;
+        yield_now().await;
+        keys
+    }
+
+    async fn commit(&self, batch: Batch) -> Result<(), StoreError> {
+        yield_now().await;
+        if self.1.load(Ordering::SeqCst) {
+            return Err(StoreError::Exhausted);
+        }
+        let committed = self.0.commit(batch).await;
+        yield_now().await;
+        committed
+    }
+}
+
+#[tokio::test]
+async fn the_capture_is_committed_before_anything_of_the_end_is_shown() {
+    let store = Fickle::default();
     let root = Arc::new(TempDir::new().unwrap());
     let host = Host::over(store.clone(), "host-1", root).await;
     let process = host
         .start("while [ ! -e go ]; do sleep 0.01; done; echo the end")
         .await;
-    store.1.store(true, std::sync::atomic::Ordering::SeqCst);
+    store.1.store(true, Ordering::SeqCst);
     std::fs::write(host.root.path().join("go"), "").unwrap();
     tokio::time::sleep(Duration::from_millis(300)).await;
-    for arguments in [
-        json!({"process_id": process}),
-        json!({"process_id": process, "stdout_offset": 0}),
+    let its = json!({"process_id": process});
+    for (tool, arguments) in [
+        (POLL_TOOL, &its),
+        (
+            POLL_TOOL,
+            &json!({"process_id": process, "stdout_offset": 0}),
+        ),
+        (STOP_TOOL, &its),
     ] {
-        let answer = host.call(POLL_TOOL, &arguments).await;
+        let answer = host.call(tool, arguments).await;
         let exhausted = ToolOutputError::Store(StoreError::Exhausted);
         assert_eq!(answer, Err(ProcessError::ToolOutput(exhausted)));
     }
     // Nothing is lost: it is stored as soon as there is room.
-    store.1.store(false, std::sync::atomic::Ordering::SeqCst);
+    store.1.store(false, Ordering::SeqCst);
     let answer = host.poll(&process).await;
     assert_eq!(answer["text"], "stdout (8 bytes):\nthe end\n");
+    // It had ended by itself when it was to be stopped.
+    assert_eq!(answer["data"]["status"], "exited");
+    assert_eq!(answer["data"]["exit_code"], 0);
+}
+
+#[tokio::test]
+async fn what_has_begun_is_started_also_when_its_caller_goes_away_at_any_point() {
+    let root = Arc::new(TempDir::new().unwrap());
+    let host = Host::over(Fickle::default(), "host-1", root).await;
+    for polls in 0.. {
+        let id = format!("start-{polls}");
+        let script = format!("echo {polls} >> runs; echo {polls}");
+        let argv = json!({"argv": ["sh", "-c", script]});
+        let mut gone = Box::pin(host.call_as("s", Some(&id), START_TOOL, &argv));
+        let mut is_answered = false;
+        for _ in 0..polls {
+            is_answered = poll_immediate(&mut gone).await.is_some();
+            if is_answered {
+                break;
+            }
+            yield_now().await;
+        }
+        drop(gone);
+        let again = host.call_as("s", Some(&id), START_TOOL, &argv).await;
+        let process = again.unwrap()["data"]["process_id"].clone();
+        let shown = host.ended(process.as_str().unwrap()).await;
+        assert_eq!(shown["data"]["status"], "exited", "{shown}");
+        if is_answered {
+            assert!(polls > 2, "it waited for the store");
+            let runs = std::fs::read_to_string(host.root.path().join("runs")).unwrap();
+            let expected: Vec<String> = (0..=polls).map(|run| run.to_string()).collect();
+            assert_eq!(runs.lines().collect::<Vec<_>>(), expected, "each ran once");
+            return;
+        }
+    }
+}
+
+#[tokio::test]
+async fn deliveries_of_one_failing_start_are_all_told_why() {
+    let root = Arc::new(TempDir::new().unwrap());
+    let host = Host::over(Fickle::default(), "host-1", root).await;
+    let argv = json!({"argv": ["no such program"]});
+    let other = json!({"argv": ["another"]});
+    let (one, two, three) = tokio::join!(
+        host.call_as("s", Some("c1"), START_TOOL, &argv),
+        host.call_as("s", Some("c1"), START_TOOL, &argv),
+        host.call_as("s", Some("c1"), START_TOOL, &other),
+    );
+    assert_eq!(one.as_ref().unwrap()["success"], false);
+    assert_eq!(one, two);
+    let reused = ProcessError::ToolOutput(ToolOutputError::CallReused);
+    assert_eq!(three, Err(reused));
+    assert_eq!(host.call_as("s", Some("c1"), START_TOOL, &argv).await, one);
+}
+
+#[tokio::test]
+async fn more_than_256_processes_are_refused_also_when_they_come_at_once() {
+    let host = Host::new().await;
+    let argv = json!({"argv": ["sleep", "1000"]});
+    let starts = (0..300).map(|_| host.call(START_TOOL, &argv));
+    let answers = futures_util::future::join_all(starts).await;
+    let (started, refused): (Vec<_>, Vec<_>) = answers.into_iter().partition(Result::is_ok);
+    assert_eq!((started.len(), refused.len()), (256, 44));
+    assert!(
+        refused
+            .iter()
+            .all(|refusal| *refusal == Err(ProcessError::TooMany))
+    );
+    let one = started[0].as_ref().unwrap()["data"]["process_id"].clone();
+    let stopped = host.call(STOP_TOOL, &json!({"process_id": one})).await;
+    assert_eq!(stopped.unwrap()["data"]["status"], "stopped");
+    host.start("true").await;
+    host.processes.close().await.unwrap();
+    // A host that is closed starts nothing, and answers what it has answered.
+    assert_eq!(
+        host.call(START_TOOL, &argv).await,
+        Err(ProcessError::NoProcesses)
+    );
+    assert_eq!(host.outputs.running_processes().await.unwrap(), []);
 }
 
 #[tokio::test]
@@ -621,4 +719,58 @@ async fn a_job_that_is_deleted_takes_its_running_processes_from_sight() {
     assert!(is_unavailable(&host.call(POLL_TOOL, &arguments).await));
     host.processes.close().await.unwrap();
     assert_eq!(host.outputs.store().list("").await.unwrap(), Vec::new());
+}
+
+#[tokio::test]
+async fn a_job_that_is_deleted_by_its_host_takes_its_processes_with_it() {
+    let host = Host::new().await;
+    host.outputs
+        .create_job(&session("s"), &"k".parse().unwrap(), 1)
+        .await
+        .unwrap();
+    let process = host.start("echo $$; exec sleep 1000").await;
+    let shown = host.until(&process, |answer| answer["text"] != "").await;
+    let pid = shown["text"].as_str().unwrap().lines().nth(1).unwrap();
+    let runs = || std::path::Path::new("/proc").join(pid).exists();
+    // The deletion of another job leaves it alone.
+    let (s, j, k) = (session("s"), job(), "k".parse().unwrap());
+    host.processes.delete_job(&s, &k).await.unwrap();
+    assert_eq!(host.poll(&process).await["data"]["status"], "running");
+    host.processes.delete_job(&s, &j).await.unwrap();
+    assert_eq!(host.outputs.store().list("").await.unwrap(), Vec::new());
+    while runs() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    host.processes.close().await.unwrap();
+    assert_eq!(host.outputs.store().list("").await.unwrap(), Vec::new());
+}
+
+#[tokio::test]
+async fn a_process_of_a_job_that_was_created_again_is_not_taken_for_one_before() {
+    let host = Host::new().await;
+    let first = host
+        .start("while [ ! -e go ]; do sleep 0.01; done; echo first")
+        .await;
+    // Another host of the same store deletes the job, and it is created again.
+    host.outputs
+        .delete_job(&session("s"), &job())
+        .await
+        .unwrap();
+    host.outputs
+        .create_job(&session("s"), &job(), 2)
+        .await
+        .unwrap();
+    let second = host
+        .start("while [ ! -e stop ]; do sleep 0.01; done; echo second")
+        .await;
+    assert_eq!(first, second, "ids begin anew");
+    std::fs::write(host.root.path().join("go"), "").unwrap();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let shown = host.poll(&second).await;
+    assert_eq!(shown["data"]["status"], "running");
+    assert_eq!(shown["text"], "");
+    std::fs::write(host.root.path().join("stop"), "").unwrap();
+    let shown = host.ended(&second).await;
+    assert_eq!(shown["text"], "stdout (7 bytes):\nsecond\n");
+    assert_eq!(host.read_all(&second, "stdout").await, b"second\n");
 }

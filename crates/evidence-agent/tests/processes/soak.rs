@@ -341,7 +341,7 @@ impl Soak {
         }
         sweep_all(&outputs, self.latest_ms + 8 * DAY_MS).await;
         let keys = outputs.store().list("").await.unwrap();
-        let keys: Vec<&str> = keys.iter().map(evidence_store::Key::as_str).collect();
+        let keys: Vec<&str> = keys.iter().map(Key::as_str).collect();
         assert_eq!(keys, ["retention/clock"]);
     }
 }

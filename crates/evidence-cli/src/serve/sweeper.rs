@@ -36,11 +36,17 @@ impl Sweeper {
 
     /// Sweeps at once, and again when it is asked to and after `interval`.
     pub async fn sweep_for_ever(self: Arc<Self>, interval: Duration) {
-        let mut last: Option<Instant> = None;
+        // How far the time had got at the last sweep, and when that was.
+        let mut last: Option<(u64, Instant)> = None;
         loop {
             let now = Instant::now();
-            let elapsed = last.replace(now).map(|last| now - last);
-            self.sweep(elapsed).await;
+            let limit_ms = last.map(|(now_ms, at)| {
+                let elapsed_ms = u64::try_from((now - at).as_millis()).unwrap_or(u64::MAX);
+                now_ms.saturating_add(elapsed_ms)
+            });
+            if let Some(now_ms) = self.sweep(limit_ms).await {
+                last = Some((now_ms, now));
+            }
             let asked = async {
                 sleep(MIN_INTERVAL).await;
                 self.asked.notified().await;
@@ -52,19 +58,20 @@ impl Sweeper {
         }
     }
 
-    /// `elapsed` is the time since the last sweep of this server.
-    async fn sweep(&self, elapsed: Option<Duration>) {
-        let elapsed_ms =
-            elapsed.map(|elapsed| u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX));
-        match self.outputs.sweep(now_ms(), elapsed_ms).await {
-            Ok(swept) if swept.is_empty() => {}
-            Ok(swept) => info!(
+    /// How far the time had got; none when the sweep failed.
+    async fn sweep(&self, limit_ms: Option<u64>) -> Option<u64> {
+        let swept = self.outputs.sweep(now_ms(), limit_ms).await;
+        // What could not be deleted now is deleted later.
+        let swept = swept
+            .inspect_err(|error| warn!(%error, "cannot sweep"))
+            .ok()?;
+        if !swept.is_empty() {
+            info!(
                 jobs = swept.jobs.len(),
                 captures = swept.captures.len(),
                 "swept"
-            ),
-            // What could not be deleted now is deleted later.
-            Err(error) => warn!(%error, "cannot sweep"),
+            );
         }
+        Some(swept.now_ms)
     }
 }

@@ -15,7 +15,9 @@ pub fn ArtifactsPanel() -> impl IntoView {
     view! {
         <section class="panel" id="artifacts" aria-labelledby="artifacts-title">
             <div class="panel-head">
-                <h2 id="artifacts-title">"Artifacts"</h2>
+                <h2 id="artifacts-title" tabindex="-1">
+                    "Artifacts"
+                </h2>
                 <button
                     type="button"
                     class="quiet"

@@ -33,14 +33,25 @@ pub fn DeletionDialog() -> impl IntoView {
         Some(Deletion::One(ArtifactKey { job: Some(_), .. })) => {
             "Delete all tool output of the run that this belongs to?".to_owned()
         }
-        Some(Deletion::All) => format!(
-            "Delete {} and their bytes?",
-            counted(page.artifacts.with(Vec::len), "artifact")
-        ),
+        Some(Deletion::All) => format!("Delete {}?", everything(page)),
         Some(Deletion::Capture(..)) => {
             "Delete what was captured of this process? What the model saw of it stays.".to_owned()
         }
         None => String::new(),
+    };
+    let consequence = move || {
+        let ends_a_process = page.deletion.with(|deletion| match deletion {
+            Some(Deletion::All) => page.process_runs(|_| true),
+            Some(Deletion::One(ArtifactKey { job: Some(job), .. })) => {
+                page.process_runs(|process| process.job == *job)
+            }
+            _ => false,
+        });
+        if ends_a_process {
+            "A process runs: it is ended. Nothing can be brought back; a new run stores it anew."
+        } else {
+            "This cannot be undone; a new run stores it anew."
+        }
     };
     let confirm = move |_| {
         if let Some(deletion) = page.deletion.get_untracked() {
@@ -55,7 +66,7 @@ pub fn DeletionDialog() -> impl IntoView {
             on:close=move |_| page.deletion.set(None)
         >
             <p id="deletion-question">{question}</p>
-            <p class="hint">"They cannot be brought back; a new run stores them anew."</p>
+            <p class="hint">{consequence}</p>
             <div class="row">
                 <button type="button" class="danger" on:click=confirm>
                     "Delete"
@@ -65,5 +76,17 @@ pub fn DeletionDialog() -> impl IntoView {
                 </button>
             </div>
         </dialog>
+    }
+}
+
+/// All that is kept, in words.
+fn everything(page: Playground) -> String {
+    let artifacts = counted(page.artifacts.with(Vec::len), "artifact");
+    match page.captures.with(Vec::len) {
+        0 => format!("{artifacts} and their bytes"),
+        captures => format!(
+            "{artifacts} and {} of processes, with their bytes",
+            counted(captures, "capture")
+        ),
     }
 }

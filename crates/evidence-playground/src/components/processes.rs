@@ -1,8 +1,10 @@
 use evidence_agent::process::{ProcessOutput, ProcessView};
 use evidence_core::ProcessId;
 use evidence_core::process::{ProcessStatus, Stream, StreamFacts};
+use leptos::html;
 use leptos::prelude::*;
 
+use crate::browser;
 use crate::processes::Watched;
 use crate::state::Playground;
 use crate::text::{counted, grouped};
@@ -57,19 +59,33 @@ fn Process(id: ProcessId) -> impl IntoView {
             page.stop_process(process.job, process.id);
         }
     };
+    let title = NodeRef::<html::H3>::new();
+    // Whether the button had the focus last: by the time that it is hidden the browser has taken it away.
+    let had_focus = StoredValue::new(false);
+    Effect::new(move || {
+        if !is_running.get() && had_focus.get_value() {
+            browser::recover_focus(move || title.get_untracked().map(Into::into));
+        }
+    });
     let labelled_by = heading.clone();
     view! {
         <section class="process" aria-labelledby=labelled_by data-running=move || is_running.get().to_string()>
             <div class="process-head">
-                <h3 id=heading>{id.to_string()}</h3>
+                <h3 id=heading tabindex="-1" node_ref=title>
+                    {id.to_string()}
+                </h3>
                 <span class="badge" role="status">
                     {standing}
                 </span>
-                <Show when=move || is_running.get()>
-                    <button type="button" on:click=stop>
-                        "Stop"
-                    </button>
-                </Show>
+                <button
+                    type="button"
+                    hidden=move || !is_running.get()
+                    on:focus=move |_| had_focus.set_value(true)
+                    on:blur=move |event| had_focus.set_value(event.related_target().is_none())
+                    on:click=stop
+                >
+                    "Stop"
+                </button>
             </div>
             <p class="command">
                 <code>{command}</code>
@@ -85,6 +101,9 @@ fn Process(id: ProcessId) -> impl IntoView {
 /// Where a process stands, in a few words.
 fn standing(process: &Watched) -> String {
     let seconds = |ran_ms: u64| format!("{}.{} s", ran_ms / 1000, ran_ms % 1000 / 100);
+    if process.is_deleted {
+        return "deleted".to_owned();
+    }
     let Some(ProcessView { status, output }) = &process.view else {
         return "starting".to_owned();
     };
@@ -100,6 +119,9 @@ fn standing(process: &Watched) -> String {
 
 /// What is said of its captures.
 fn captured(process: &Watched) -> Option<&'static str> {
+    if process.is_deleted {
+        return Some("It was ended and deleted with all that its run kept.");
+    }
     let view = process.view.as_ref()?;
     Some(match (&view.output, view.status) {
         (Some(_), ProcessStatus::Running) => {

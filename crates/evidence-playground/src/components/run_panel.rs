@@ -1,11 +1,14 @@
 use evidence_agent::script_replies;
 use leptos::html;
 use leptos::prelude::*;
+use wasm_bindgen::JsCast as _;
+use web_sys::HtmlElement;
 
 use super::live_reply::{LiveReply, ModelLine};
 use super::meter::Meter;
 use super::outcome::Outcome;
 use super::timeline::Timeline;
+use crate::browser;
 use crate::live::ModelState;
 use crate::runner::Phase;
 use crate::state::Playground;
@@ -35,11 +38,13 @@ pub fn RunPanel() -> impl IntoView {
             request_animation_frame(move || panel.set_scroll_top(panel.scroll_height()));
         }
     });
+    let controls = NodeRef::<html::Div>::new();
+    keep_focus(page, controls);
     view! {
         <section class="panel" node_ref=panel id="run" aria-labelledby="run-title">
             <div class="panel-head">
                 <h2 id="run-title">"Run"</h2>
-                <div class="row controls" role="group" aria-label="Run controls">
+                <div class="row controls" node_ref=controls role="group" aria-label="Run controls">
                     <button
                         type="button"
                         class="primary"
@@ -95,6 +100,36 @@ pub fn RunPanel() -> impl IntoView {
             <Outcome />
         </section>
     }
+}
+
+/// Where the control that has the keyboard's focus cannot be used any more, another one gets it; the same
+/// one, when it can be used again after a step.
+fn keep_focus(page: Playground, controls: NodeRef<html::Div>) {
+    let last = StoredValue::new_local(None::<HtmlElement>);
+    Effect::new(move || {
+        let (busy, phase) = (page.busy.get(), page.phase.get());
+        let is_between = busy && phase != Phase::Running;
+        let Some(controls) = controls.get() else {
+            return;
+        };
+        let focused = browser::focused().filter(|element| controls.contains(Some(element)));
+        if focused.is_some() {
+            last.set_value(focused);
+        }
+        if is_between {
+            return;
+        }
+        if let Some(last) = last.try_update_value(Option::take).flatten() {
+            browser::recover_focus(move || {
+                let usable = "button:not(:disabled)";
+                if last.matches(usable).is_ok_and(|is_usable| is_usable) {
+                    return Some(last);
+                }
+                let first = controls.query_selector(usable).ok().flatten();
+                first.and_then(|first| first.dyn_into().ok())
+            });
+        }
+    });
 }
 
 /// Why there can be no run, and what to do.

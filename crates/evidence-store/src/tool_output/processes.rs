@@ -22,12 +22,24 @@ use crate::digest::manifest_of;
 use crate::record::Record;
 use crate::store::{Batch, Expectation, Store, StoreError};
 
+/// One start of a process, which no other start is called. A [`ProcessId`] alone does not say which
+/// process is meant: a job that was deleted and created again gives its ids anew.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Launch {
+    /// The host that started it. Another host cannot know it.
+    pub generation: Generation,
+    /// Which of the host's starts it was.
+    pub number: u64,
+}
+
 /// What is recorded of a process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProcessRecord {
-    /// The host that started it. Another host cannot know it.
+    /// The host that started it.
     pub generation: Generation,
+    /// Which of the host's starts it was.
+    pub number: u64,
     /// Where it stands.
     pub status: ProcessStatus,
     /// The exit code, of a process that exited.
@@ -58,6 +70,23 @@ impl Captured {
 }
 
 impl ProcessRecord {
+    /// Its start.
+    pub fn launch(&self) -> Launch {
+        Launch {
+            generation: self.generation.clone(),
+            number: self.number,
+        }
+    }
+
+    /// Another start under the same id is another process, and that of `launch` is not there any more.
+    fn expect_launch(&self, launch: &Launch) -> Result<(), ToolOutputError> {
+        if self.launch() == *launch {
+            Ok(())
+        } else {
+            Err(ToolOutputError::Unavailable)
+        }
+    }
+
     /// What a poll can say of the process; none when its output is not stored.
     pub fn facts(&self, process_id: ProcessId) -> Option<ProcessFacts> {
         let Captured { stdout, stderr } = self.captured?;
@@ -75,6 +104,8 @@ impl ProcessRecord {
 /// How a process ended, and what it wrote.
 #[derive(Debug, Clone)]
 pub struct EndedProcess {
+    /// Its start.
+    pub launch: Launch,
     /// What is known of it.
     pub facts: ProcessFacts,
     /// The captured standard output.
@@ -107,7 +138,7 @@ pub enum Observation {
 }
 
 impl<S: Store> ToolOutputs<S> {
-    /// Records a process that the host `generation` is about to start for a tool call.
+    /// Records a process that a host is about to start for a tool call.
     ///
     /// # Errors
     ///
@@ -119,7 +150,7 @@ impl<S: Store> ToolOutputs<S> {
         job: &JobId,
         call: &ToolCallId,
         request: Sha256Digest,
-        generation: &Generation,
+        launch: &Launch,
     ) -> Result<Begun, ToolOutputError> {
         let keys = JobKeys::new(session, job);
         for _ in 0..MAX_ATTEMPTS {
@@ -147,7 +178,8 @@ impl<S: Store> ToolOutputs<S> {
                 reference: None,
             };
             let record = ProcessRecord {
-                generation: generation.clone(),
+                generation: launch.generation.clone(),
+                number: launch.number,
                 status: ProcessStatus::Running,
                 exit_code: None,
                 signal: None,
@@ -196,24 +228,31 @@ impl<S: Store> ToolOutputs<S> {
         session: &SessionId,
         job: &JobId,
         call: &ToolCallId,
-        process_id: &ProcessId,
+        (process_id, launch): (&ProcessId, &Launch),
         result: &ToolResult,
     ) -> Result<Outcome, ToolOutputError> {
         let keys = JobKeys::new(session, job);
+        let (call_key, process_key) = (keys.call(call), keys.process(process_id));
         let outcome = Outcome {
             result: result.serialize(),
             reference: None,
         };
-        let [stored] = self.get([keys.call(call)]).await?;
-        let stored = stored.ok_or(ToolOutputError::Unavailable)?;
-        let record: CallRecord = Record::decode(&stored)?;
+        let [call, process] = self.get([call_key.clone(), process_key.clone()]).await?;
+        let process = process.ok_or(ToolOutputError::Unavailable)?;
+        let record: ProcessRecord = Record::decode(&process)?;
+        record.expect_launch(launch)?;
+        let call = call.ok_or(ToolOutputError::Integrity)?;
+        let record: CallRecord = Record::decode(&call)?;
         let batch = Batch {
-            expect: vec![(keys.call(call), Expectation::Value(stored))],
+            expect: vec![
+                (call_key.clone(), Expectation::Value(call)),
+                (process_key.clone(), Expectation::Value(process)),
+            ],
             put: vec![(
-                keys.call(call),
+                call_key,
                 Record(CallRecord::new(record.request, &outcome)).encode()?,
             )],
-            delete: vec![keys.process(process_id)],
+            delete: vec![process_key],
         };
         self.store().commit(batch).await?;
         Ok(outcome)
@@ -250,6 +289,7 @@ impl<S: Store> ToolOutputs<S> {
         now_ms: u64,
     ) -> Result<ProcessRecord, ToolOutputError> {
         let EndedProcess {
+            launch,
             facts,
             stdout,
             stderr,
@@ -259,7 +299,8 @@ impl<S: Store> ToolOutputs<S> {
             (Stream::Stdout, manifest_of(stdout).await, stdout),
             (Stream::Stderr, manifest_of(stderr).await, stderr),
         ];
-        self.change_process(session, job, &facts.process_id, |record, batch, keys| {
+        let process = (&facts.process_id, launch);
+        self.change_process(session, job, process, |record, batch, keys| {
             if record.status.is_terminal() {
                 return false;
             }
@@ -289,11 +330,11 @@ impl<S: Store> ToolOutputs<S> {
         &self,
         session: &SessionId,
         job: &JobId,
-        process_id: &ProcessId,
+        process: (&ProcessId, &Launch),
         now_ms: u64,
     ) -> Result<ProcessRecord, ToolOutputError> {
         let ended_at_ms = self.stamp(now_ms).await?;
-        self.change_process(session, job, process_id, |record, _, _| {
+        self.change_process(session, job, process, |record, _, _| {
             let runs = !record.status.is_terminal();
             if runs {
                 record.status = ProcessStatus::Interrupted;
@@ -311,7 +352,7 @@ impl<S: Store> ToolOutputs<S> {
         &self,
         session: &SessionId,
         job: &JobId,
-        process_id: &ProcessId,
+        (process_id, launch): (&ProcessId, &Launch),
         change: impl Fn(&mut ProcessRecord, &mut Batch, &JobKeys) -> bool,
     ) -> Result<ProcessRecord, ToolOutputError> {
         let keys = JobKeys::new(session, job);
@@ -321,6 +362,7 @@ impl<S: Store> ToolOutputs<S> {
             let stored = stored.ok_or(ToolOutputError::Unavailable)?;
             let stored_usage = stored_usage.ok_or(ToolOutputError::Integrity)?;
             let mut record: ProcessRecord = Record::decode(&stored)?;
+            record.expect_launch(launch)?;
             let mut usage: JobUsage = Record::decode(&stored_usage)?;
             usage.change_count = usage.change_count.saturating_add(1);
             let mut batch = Batch {
@@ -386,8 +428,8 @@ impl<S: Store> ToolOutputs<S> {
             .transpose()
     }
 
-    /// Records what a call observed, before it is shown. The first observation under an id is the one
-    /// that every delivery of the call is answered.
+    /// Records what a call observed of a process, before it is shown. The first observation under an id
+    /// is the one that every delivery of the call is answered.
     ///
     /// # Errors
     ///
@@ -398,10 +440,13 @@ impl<S: Store> ToolOutputs<S> {
         job: &JobId,
         call: &ToolCallId,
         request: Sha256Digest,
+        (process_id, launch): (&ProcessId, &Launch),
         observation: Observation,
     ) -> Result<Outcome, ToolOutputError> {
-        let prepared = match observation {
-            Observation::Plain(result) => Prepared::new(job, result, None, Some(request)).await?,
+        let mut prepared = match observation {
+            Observation::Plain(result) => {
+                Prepared::new(job, result, None).await?.answering(request)
+            }
             Observation::Cursor(answer) => Prepared {
                 artifact: None,
                 request,
@@ -409,10 +454,22 @@ impl<S: Store> ToolOutputs<S> {
                     result: answer,
                     reference: None,
                 },
-                is_observation: true,
+                observed: None,
             },
         };
         let keys = JobKeys::new(session, job);
-        self.record_prepared(&keys, Some(call), &prepared).await
+        for _ in 0..MAX_ATTEMPTS {
+            let key = keys.process(process_id);
+            let [stored] = self.get([key.clone()]).await?;
+            let stored = stored.ok_or(ToolOutputError::Unavailable)?;
+            let record: ProcessRecord = Record::decode(&stored)?;
+            record.expect_launch(launch)?;
+            prepared.observed = Some((key, stored));
+            match self.try_record(&keys, Some(call), &prepared).await {
+                Err(ToolOutputError::Store(StoreError::Conflict)) => {}
+                outcome => return outcome,
+            }
+        }
+        Err(StoreError::Conflict.into())
     }
 }

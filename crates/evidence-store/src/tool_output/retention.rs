@@ -7,10 +7,10 @@ use evidence_core::retention::{
     ARTIFACT_LIFETIME_MS, CAPTURE_LIFETIME_MS, OwnerState, RetentionClock, expired_jobs,
     is_capture_expired,
 };
-use evidence_core::{Generation, JobId, ProcessId, SessionId};
+use evidence_core::{JobId, ProcessId, SessionId};
 
 use super::keys::JobKeys;
-use super::processes::{Captured, ProcessRecord};
+use super::processes::{Captured, Launch, ProcessRecord};
 use super::{JobRecord, JobUsage, MAX_ATTEMPTS, ToolOutputError, ToolOutputs};
 use crate::record::Record;
 use crate::store::{Batch, Expectation, Key, Store, StoreError};
@@ -57,13 +57,15 @@ pub struct RunningProcess {
     pub job: JobId,
     /// Which it is.
     pub process_id: ProcessId,
-    /// The host that started it.
-    pub generation: Generation,
+    /// Its start.
+    pub launch: Launch,
 }
 
 /// What a sweep deletes.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Swept {
+    /// How far the time had got that retention goes by, in milliseconds since 1970.
+    pub now_ms: u64,
     /// Jobs with all that they hold.
     pub jobs: Vec<(SessionId, JobId)>,
     /// Captures of processes whose jobs stay.
@@ -114,6 +116,7 @@ enum Part {
 
 /// What has expired.
 struct Plan<'a> {
+    now_ms: u64,
     jobs: Vec<&'a (Owned, SurveyedJob)>,
     captures: Vec<(&'a Owned, SurveyedCapture<'a>)>,
 }
@@ -124,6 +127,7 @@ impl Plan<'_> {
         let jobs = self.jobs.iter();
         let captures = self.captures.iter();
         Swept {
+            now_ms: self.now_ms,
             jobs: jobs.map(|(owned, _)| owned.clone()).collect(),
             captures: captures
                 .map(|((session, job), capture)| {
@@ -194,6 +198,32 @@ impl<S: Store> ToolOutputs<S> {
             clock.map(|(_, clock)| clock),
             wall_ms,
         ))
+    }
+
+    /// Records how far the time has got that retention goes by.
+    async fn advance_clock(
+        &self,
+        wall_ms: u64,
+        limit_ms: Option<u64>,
+    ) -> Result<RetentionClock, ToolOutputError> {
+        for _ in 0..MAX_ATTEMPTS {
+            let (expected, clock) = match self.clock().await? {
+                Some((stored, clock)) => (Expectation::Value(stored), Some(clock)),
+                None => (Expectation::Absent, None),
+            };
+            let clock = RetentionClock::advance(clock, wall_ms, limit_ms);
+            let batch = Batch {
+                expect: vec![(Key::new(CLOCK), expected)],
+                put: vec![(Key::new(CLOCK), Record(clock).encode()?)],
+                delete: Vec::new(),
+            };
+            match self.store().commit(batch).await {
+                // Somebody else sweeps at the same time.
+                Err(StoreError::Conflict) => {}
+                committed => return Ok(committed.map(|()| clock)?),
+            }
+        }
+        Err(StoreError::Conflict.into())
     }
 
     async fn survey(&self) -> Result<Survey, ToolOutputError> {
@@ -283,16 +313,18 @@ impl<S: Store> ToolOutputs<S> {
     pub async fn plan_sweep(
         &self,
         wall_ms: u64,
-        elapsed_ms: Option<u64>,
+        limit_ms: Option<u64>,
     ) -> Result<Swept, ToolOutputError> {
         let clock = self.clock().await?.map(|(_, clock)| clock);
-        let clock = RetentionClock::advance(clock, wall_ms, elapsed_ms);
+        let clock = RetentionClock::advance(clock, wall_ms, limit_ms);
         Ok(plan(&self.survey().await?, clock.now_ms()).to_swept())
     }
 
     /// Deletes what has expired when the host's clock shows `wall_ms` (milliseconds since 1970).
-    /// `elapsed_ms` is what the monotonic clock of this host has counted since its last sweep; none at
-    /// its first.
+    ///
+    /// `limit_ms` is how far the time that retention goes by can have got at most: what it was at this
+    /// host's last sweep ([`Swept::now_ms`]) and what the host's monotonic clock has counted since; none
+    /// at its first. So a clock that jumps makes nothing older, however many hosts sweep one store.
     ///
     /// What somebody changes while the sweep looks at it stays until the next.
     ///
@@ -303,26 +335,16 @@ impl<S: Store> ToolOutputs<S> {
     pub async fn sweep(
         &self,
         wall_ms: u64,
-        elapsed_ms: Option<u64>,
+        limit_ms: Option<u64>,
     ) -> Result<Swept, ToolOutputError> {
-        let before = self.clock().await?;
-        let (expected, clock) = before.map_or((Expectation::Absent, None), |(stored, clock)| {
-            (Expectation::Value(stored), Some(clock))
-        });
-        let clock = RetentionClock::advance(clock, wall_ms, elapsed_ms);
-        let batch = Batch {
-            expect: vec![(Key::new(CLOCK), expected)],
-            put: vec![(Key::new(CLOCK), Record(clock).encode()?)],
-            delete: Vec::new(),
-        };
-        match self.store().commit(batch).await {
-            // Somebody else sweeps.
-            Err(StoreError::Conflict) => return Ok(Swept::default()),
-            outcome => outcome?,
-        }
+        let now_ms = self.advance_clock(wall_ms, limit_ms).await?.now_ms();
         let survey = self.survey().await?;
-        let plan = plan(&survey, clock.now_ms());
-        let mut swept = Swept::default();
+        let plan = plan(&survey, now_ms);
+        let mut swept = Swept {
+            now_ms,
+            jobs: Vec::new(),
+            captures: Vec::new(),
+        };
         for ((session, job), capture) in plan.captures {
             let SurveyedCapture {
                 process, record, ..
@@ -355,11 +377,11 @@ impl<S: Store> ToolOutputs<S> {
     }
 
     /// Deletes what was captured of a process before it has expired. Its receipts stay, and a read of it
-    /// is answered as after its expiry. A capture that is not there is no error.
+    /// is answered as after its expiry. A capture, process or job that is not there is no error.
     ///
     /// # Errors
     ///
-    /// [`ToolOutputError::Unavailable`] and [`ToolOutputError::Integrity`].
+    /// [`ToolOutputError::Store`] and [`ToolOutputError::Integrity`].
     pub async fn delete_capture(
         &self,
         session: &SessionId,
@@ -369,7 +391,9 @@ impl<S: Store> ToolOutputs<S> {
         let keys = JobKeys::new(session, job);
         for _ in 0..MAX_ATTEMPTS {
             let [stored] = self.get([keys.process(process_id)]).await?;
-            let stored = stored.ok_or(ToolOutputError::Unavailable)?;
+            let Some(stored) = stored else {
+                return Ok(());
+            };
             let record: ProcessRecord = Record::decode(&stored)?;
             if record.captured.is_none() {
                 return Ok(());
@@ -421,7 +445,7 @@ impl<S: Store> ToolOutputs<S> {
                         session: session.clone(),
                         job: job.clone(),
                         process_id: id,
-                        generation: record.generation,
+                        launch: record.launch(),
                     });
                 }
             }
@@ -440,6 +464,7 @@ fn plan(survey: &Survey, now_ms: u64) -> Plan<'_> {
         .flat_map(|(_, (owned, job))| job.captures().map(move |capture| (owned, capture)))
         .filter(|(_, capture)| is_capture_expired(now_ms, capture.ended_at_ms));
     Plan {
+        now_ms,
         captures: captures.collect(),
         jobs: expired.into_iter().map(|index| &survey[index]).collect(),
     }

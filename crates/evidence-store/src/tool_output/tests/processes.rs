@@ -7,14 +7,18 @@ use evidence_core::process::{
 
 use super::stores::FailingStore;
 use super::*;
-use crate::tool_output::processes::{Begun, EndedProcess, Observation, ProcessRecord};
+use crate::tool_output::processes::{Begun, EndedProcess, Launch, Observation, ProcessRecord};
 
 pub fn request(text: &str) -> Sha256Digest {
     Sha256Digest::of(text.as_bytes())
 }
 
-pub fn generation(name: &str) -> evidence_core::Generation {
-    name.parse().unwrap()
+/// The first start of the host of this name.
+pub fn launch(host: &str) -> Launch {
+    Launch {
+        generation: host.parse().unwrap(),
+        number: 1,
+    }
 }
 
 pub fn process(name: &str) -> evidence_core::ProcessId {
@@ -24,17 +28,12 @@ pub fn process(name: &str) -> evidence_core::ProcessId {
 /// Begins a process of the job `j` of the session `s`.
 pub fn begin(outputs: &ToolOutputs<impl Store>, id: &str) -> Result<Begun, ToolOutputError> {
     let argv = request("argv");
-    block_on(outputs.begin_process(
-        &session("s"),
-        &job("j"),
-        &call(id),
-        argv,
-        &generation("host-1"),
-    ))
+    block_on(outputs.begin_process(&session("s"), &job("j"), &call(id), argv, &launch("host-1")))
 }
 
 pub fn ended(id: &str, stdout: &[u8], stderr: &[u8]) -> EndedProcess {
     EndedProcess {
+        launch: launch("host-1"),
         facts: ProcessFacts {
             process_id: process(id),
             status: ProcessStatus::Exited,
@@ -70,7 +69,8 @@ fn observe(
         call(id),
         request_digest(POLL_TOOL, &arguments),
     );
-    let recorded = outputs.record_observation(&s, &j, &id, request, observation);
+    let of = (&arguments.process_id, &launch("host-1"));
+    let recorded = outputs.record_observation(&s, &j, &id, request, of, observation);
     Ok(block_on(recorded)?.result)
 }
 
@@ -99,7 +99,7 @@ fn a_process_is_recorded_before_it_starts_and_its_call_begins_it_once() {
         &job("j"),
         &call("c1"),
         request("other"),
-        &generation("host-1"),
+        &launch("host-1"),
     ));
     assert_eq!(other, Err(ToolOutputError::CallReused));
     let record = block_on(outputs.process(&session("s"), &job("j"), &process_id)).unwrap();
@@ -119,7 +119,7 @@ fn ownership_is_checked_on_every_call() {
     for (session_id, job_id) in [("other", "j"), ("s", "k")] {
         let (session, job, id) = (session(session_id), job(job_id), process("process-1"));
         let (c1, c9) = (call("c1"), call("c9"));
-        let host = generation("host-1");
+        let host = launch("host-1");
         let begun = outputs.begin_process(&session, &job, &c9, request("x"), &host);
         assert_eq!(block_on(begun), Err(ToolOutputError::Unavailable));
         let unavailable = Some(ToolOutputError::Unavailable);
@@ -128,7 +128,7 @@ fn ownership_is_checked_on_every_call() {
             unavailable
         );
         assert_eq!(
-            block_on(outputs.interrupt_process(&session, &job, &id, 1)).err(),
+            block_on(outputs.interrupt_process(&session, &job, (&id, &host), 1)).err(),
             unavailable
         );
         let end = ended("process-1", b"", b"");
@@ -219,6 +219,7 @@ fn a_plain_observation_is_bounded_and_keeps_its_first_answer() {
             &job("j"),
             &call("p"),
             poll,
+            (&process("process-1"), &launch("host-1")),
             observation,
         ))
     };
@@ -236,7 +237,8 @@ fn a_start_that_failed_is_answered_with_the_reason_and_leaves_no_process() {
     let failed = ToolResult::from_text(false, "it did not start".to_owned());
     let (s, j) = (session("s"), job("j"));
     let (c1, id) = (call("c1"), process("process-1"));
-    let abandoned = outputs.abandon_process(&s, &j, &c1, &id, &failed);
+    let of = (&id, &launch("host-1"));
+    let abandoned = outputs.abandon_process(&s, &j, &c1, of, &failed);
     let outcome = block_on(abandoned).unwrap();
     assert_eq!(outcome.result, failed.serialize());
     assert_eq!(begin(&outputs, "c1"), Ok(Begun::Answered(outcome)));
@@ -255,21 +257,64 @@ fn running_processes_are_listed_with_their_hosts_and_an_interrupted_one_stays_so
     }
     finish(&outputs, &ended("process-1", b"done", b""), 1).unwrap();
     let (s, j) = (session("s"), job("j"));
-    block_on(outputs.begin_process(&s, &j, &call("c3"), request("x"), &generation("host-2")))
-        .unwrap();
+    block_on(outputs.begin_process(&s, &j, &call("c3"), request("x"), &launch("host-2"))).unwrap();
     let running = block_on(outputs.running_processes()).unwrap();
     let running = running.iter();
     let running: Vec<_> = running
-        .map(|process| (process.process_id.as_str(), process.generation.as_str()))
+        .map(|process| {
+            (
+                process.process_id.as_str(),
+                process.launch.generation.as_str(),
+            )
+        })
         .collect();
     assert_eq!(running, [("process-2", "host-1"), ("process-3", "host-2")]);
-    block_on(outputs.interrupt_process(&s, &j, &process("process-2"), 5)).unwrap();
+    let of = (&process("process-2"), &launch("host-1"));
+    block_on(outputs.interrupt_process(&s, &j, of, 5)).unwrap();
     let late = ended("process-2", b"too late", b"");
     assert_eq!(
         finish(&outputs, &late, 6).unwrap().status,
         ProcessStatus::Interrupted
     );
     assert_eq!(block_on(outputs.running_processes()).unwrap().len(), 1);
+}
+
+#[test]
+fn nothing_of_a_process_is_recorded_as_another_s_when_its_job_was_deleted_and_created_again() {
+    let outputs = with_job(MemoryStore::new());
+    begin(&outputs, "c1").unwrap();
+    let (s, j, id) = (session("s"), job("j"), process("process-1"));
+    block_on(outputs.delete_job(&s, &j)).unwrap();
+    block_on(outputs.create_job(&s, &j, 2)).unwrap();
+    let c1 = call("c1");
+    let second = Launch {
+        number: 2,
+        ..launch("host-1")
+    };
+    let begun = outputs.begin_process(&s, &j, &c1, request("argv"), &second);
+    assert!(matches!(block_on(begun), Ok(Begun::New { process_id, .. }) if process_id == id));
+    let before = keys(outputs.store(), "");
+
+    let gone = Some(ToolOutputError::Unavailable);
+    let first = launch("host-1");
+    assert_eq!(
+        finish(&outputs, &ended("process-1", b"of the first", b""), 3).err(),
+        gone
+    );
+    let interrupted = outputs.interrupt_process(&s, &j, (&id, &first), 3);
+    assert_eq!(block_on(interrupted).err(), gone);
+    let failed = ToolResult::from_text(false, "the first did not start".to_owned());
+    let abandoned = outputs.abandon_process(&s, &j, &c1, (&id, &first), &failed);
+    assert_eq!(block_on(abandoned).err(), gone);
+    let arguments = r#"{"process_id":"process-1","stdout_offset":0}"#;
+    assert_eq!(observe(&outputs, "p1", arguments, "the first").err(), gone);
+
+    assert_eq!(keys(outputs.store(), ""), before);
+    let record = block_on(outputs.process(&s, &j, &id)).unwrap();
+    assert_eq!(
+        (record.launch(), record.status),
+        (second, ProcessStatus::Running)
+    );
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use evidence_core::process::Stream;
 use evidence_core::retention::{ARTIFACT_LIFETIME_MS, CAPTURE_LIFETIME_MS, OwnerState};
 
-use super::processes::{begin, ended, finish, process, request};
+use super::processes::{begin, ended, finish, launch, process, request};
 use super::stores::{FailingStore, InterferingStore};
 use super::*;
 use crate::tool_output::retention::Swept;
@@ -140,7 +140,8 @@ fn a_sweep_leaves_what_was_added_while_it_looked() {
     let racing = InterferingStore::on_commit(outputs.store(), 1, || {
         let observation = crate::tool_output::processes::Observation::Cursor("seen".to_owned());
         let (s, j, p) = (session("s"), job("j"), call("p"));
-        let observed = outputs.record_observation(&s, &j, &p, request("p"), observation);
+        let of = (&process("process-1"), &launch("host-1"));
+        let observed = outputs.record_observation(&s, &j, &p, request("p"), of, observation);
         block_on(observed).unwrap();
     });
     let swept = block_on(ToolOutputs::new(racing).sweep(WEEK, None)).unwrap();
@@ -196,14 +197,15 @@ fn clocks_that_jump_delete_nothing_early() {
     block_on(outputs.sweep(start, None)).unwrap();
     finish(&outputs, &ended("process-1", b"x", b""), start).unwrap();
     // A day forwards, while a minute has passed.
+    let limit_ms = Some(start + minute);
     assert!(
-        block_on(outputs.sweep(start + DAY + minute, Some(minute)))
+        block_on(outputs.sweep(start + DAY + minute, limit_ms))
             .unwrap()
             .is_empty()
     );
     // And back by two: what ends now is not a day old already.
     assert!(
-        block_on(outputs.sweep(start - DAY, Some(minute)))
+        block_on(outputs.sweep(start - DAY, limit_ms))
             .unwrap()
             .is_empty()
     );
@@ -214,6 +216,26 @@ fn clocks_that_jump_delete_nothing_early() {
     assert_eq!(stored[0].expires_at_ms, Some(since_ms + WEEK));
     assert_eq!(stored[0].captures[0].expires_at_ms, start + DAY);
     assert_eq!(stored[0].captures[0].bytes, 1);
+}
+
+#[test]
+fn hosts_that_sweep_one_store_do_not_count_the_same_hours_twice() {
+    let outputs = with_job(MemoryStore::new());
+    begin(&outputs, "c1").unwrap();
+    let start = 1000 * DAY;
+    let first = block_on(outputs.sweep(start, None)).unwrap();
+    assert_eq!(first.now_ms, start);
+    finish(&outputs, &ended("process-1", b"x", b""), start).unwrap();
+    // Half a day later each of two sweeps, and the clock jumps before each.
+    for jump in [DAY, 2 * DAY] {
+        let limit_ms = Some(first.now_ms + DAY / 2);
+        let swept = block_on(outputs.sweep(start + DAY / 2 + jump, limit_ms)).unwrap();
+        assert!(swept.is_empty());
+        assert_eq!(swept.now_ms, start + DAY / 2);
+    }
+    let limit_ms = Some(start + DAY);
+    let swept = block_on(outputs.sweep(start + 4 * DAY, limit_ms)).unwrap();
+    assert_eq!(swept.captures.len(), 1);
 }
 
 #[test]
