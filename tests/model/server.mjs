@@ -47,10 +47,12 @@ export class Host {
   cuts = new Map();
   /** Headers of every answer. */
   headers = {};
+  #checkpoints;
 
-  /** A host of the worker on an empty page, or of the built page below a path. */
-  static async start({ page = false } = {}) {
+  /** A host of the worker on an empty page, or of the built page below a path; and of a folder's checkpoints. */
+  static async start({ page = false, checkpoints = required("CHECKPOINTS") } = {}) {
     const host = new Host();
+    host.#checkpoints = checkpoints;
     if (page) {
       host.#base = PAGE_BASE;
     }
@@ -82,7 +84,7 @@ export class Host {
     }
     const relative = pathname.startsWith(this.#base) ? pathname.slice(this.#base.length) : pathname.slice(1);
     const [kind, ...rest] = relative.split("/");
-    const file = fileOf(kind, rest);
+    const file = this.#fileOf(kind, rest);
     let bytes;
     try {
       bytes = await readFile(file);
@@ -110,15 +112,15 @@ export class Host {
     response.setHeader("content-length", bytes.length);
     FAULTS[kind](response, bytes);
   }
-}
 
-/** A file of the worker, of a checkpoint, or of the page. */
-function fileOf(kind, rest) {
-  if (kind in FAULTS) {
-    return path.join(required("CHECKPOINTS"), ...rest);
+  /** A file of the worker, of a checkpoint, or of the page. */
+  #fileOf(kind, rest) {
+    if (kind in FAULTS) {
+      return path.join(this.#checkpoints, ...rest);
+    }
+    if (kind === "worker") {
+      return path.join(required("MODEL_WORKER"), ...rest);
+    }
+    return path.join(required("DIST"), kind || "index.html", ...rest);
   }
-  if (kind === "worker") {
-    return path.join(required("MODEL_WORKER"), ...rest);
-  }
-  return path.join(required("DIST"), kind || "index.html", ...rest);
 }

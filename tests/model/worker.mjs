@@ -1,5 +1,7 @@
 // A page with the model's worker on it, for the tests here.
 
+import { readFile } from "node:fs/promises";
+
 import { chromium } from "playwright-core";
 
 import { launchOptions } from "../browser/chromium.mjs";
@@ -62,4 +64,18 @@ export function ask(page, request) {
 /** A checkpoint of the host. */
 export function at(host, checkpoint, kind = "checkpoints") {
   return { kind: "url", url: `${host.url}${kind}/${checkpoint}` };
+}
+
+/** The most memory that the browser's processes of each kind have held so far, in bytes. */
+export async function peakMemory(browser) {
+  const session = await browser.newBrowserCDPSession();
+  const { processInfo } = await session.send("SystemInfo.getProcessInfo");
+  await session.detach();
+  const peak = {};
+  for (const { type, id } of processInfo) {
+    const status = await readFile(`/proc/${id}/status`, "utf8");
+    const bytes = 1024 * Number(/^VmHWM:\s+(\d+) kB$/m.exec(status)[1]);
+    peak[type] = Math.max(peak[type] ?? 0, bytes);
+  }
+  return { tab: peak.renderer, device: peak.GPU };
 }

@@ -176,6 +176,10 @@ test("a measurement has rates", async () => {
   const measured = await ask(page, { type: "measure", promptTokens: 20, decodeTokens: 5 });
   assert.equal(measured.type, "measured", measured.message);
   assert.ok(measured.prefillRate > 0 && measured.decodeRate > 0 && measured.weightBandwidth > 0);
+  // Four kinds of each layer for one token and for a block, and the head.
+  assert.equal(measured.products.length, 9);
+  assert.ok(measured.products.every((product) => product.ms > 0 && product.weightBytes > 0));
+  assert.ok(measured.productShare > 0);
 });
 
 test("what was downloaded stays until it is deleted, and needs no network", async () => {

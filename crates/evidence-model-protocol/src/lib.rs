@@ -217,6 +217,10 @@ pub enum Event {
         weight_bandwidth: f64,
         /// Bytes that leave the device for each decoded token.
         read_back_bytes_per_token: u64,
+        /// The matrix products of one token, and of a block of a prompt.
+        products: Vec<ProductMeasurement>,
+        /// Which share of a decoded token's time they are.
+        product_share: f64,
     },
     /// A block of the prompt was read.
     Prefill {
@@ -279,6 +283,22 @@ pub enum Event {
         /// A sentence for the person.
         message: String,
     },
+}
+
+/// How long one of a model's matrix products takes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProductMeasurement {
+    /// Rows of the matrix.
+    pub rows: usize,
+    /// Its columns.
+    pub cols: usize,
+    /// Tokens that are multiplied at a time.
+    pub tokens: usize,
+    /// Milliseconds of one product.
+    pub ms: f64,
+    /// Bytes of weights that it reads.
+    pub weight_bytes: u64,
 }
 
 /// Why a reply ended.

@@ -7,7 +7,7 @@ use evidence_agent::Message;
 use evidence_core::Sha256Digest;
 use evidence_model_protocol::{
     AdapterDescription, BackendChoice, Command, Envelope, Event, Finish, GenerateOptions,
-    ModelDescription, Request, Sampling, Source,
+    ModelDescription, ProductMeasurement, Request, Sampling, Source,
 };
 use evidence_qwen::constraint::ActionSchema;
 use evidence_qwen::source::CheckpointSource;
@@ -322,6 +322,8 @@ impl Worker {
             decode_rate: measurement.decode_rate(),
             weight_bandwidth: measurement.weight_bandwidth(),
             read_back_bytes_per_token: measurement.read_back_bytes_per_token,
+            product_share: measurement.product_share(),
+            products: measurement.products.iter().map(describe_product).collect(),
         })
     }
 
@@ -484,6 +486,16 @@ fn adapter(info: &evidence_qwen::AdapterInfo) -> AdapterDescription {
         is_software: info.is_software,
         has_f16: info.has_f16,
         max_buffer_bytes: info.max_buffer_bytes,
+    }
+}
+
+fn describe_product(product: &bench::ProductTime) -> ProductMeasurement {
+    ProductMeasurement {
+        rows: product.rows,
+        cols: product.cols,
+        tokens: product.tokens,
+        ms: product.time.as_secs_f64() * 1e3,
+        weight_bytes: product.weight_bytes,
     }
 }
 

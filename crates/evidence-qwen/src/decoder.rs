@@ -53,7 +53,7 @@ impl<E: Engine> Linear<E> {
     }
 
     fn byte_count(&self) -> u64 {
-        self.parts.iter().map(Matrix::byte_count).sum()
+        self.projection().byte_count()
     }
 }
 
@@ -420,14 +420,17 @@ impl<E: Engine> Decoder<E> {
         let last = self
             .engine
             .rms_norm(x, count - 1..count, &self.norm, hidden, eps);
-        let head = match &self.lm_head {
+        self.engine.project(&last, 1, &self.head_projection())
+    }
+
+    fn head_projection(&self) -> Projection<'_, E> {
+        match &self.lm_head {
             Some(head) => head.projection(),
             None => Projection {
                 parts: std::slice::from_ref(&self.embed_tokens),
                 bias: None,
             },
-        };
-        self.engine.project(&last, 1, &head)
+        }
     }
 
     /// Makes these tokens less likely to be chosen next.
@@ -460,6 +463,27 @@ impl<E: Engine> Decoder<E> {
             Some(logits) => self.engine.read(logits).await,
             None => Ok(Vec::new()),
         }
+    }
+
+    /// The products that so many tokens go through, in a list for each kind: over the layers, and the
+    /// head, which of a block of tokens only the last goes through.
+    pub(crate) fn products(&self, tokens: usize) -> Vec<Vec<Projection<'_, E>>> {
+        let of_layers = |linear: fn(&Layer<E>) -> &Linear<E>| {
+            self.layers
+                .iter()
+                .map(|layer| linear(layer).projection())
+                .collect()
+        };
+        let mut products: Vec<Vec<_>> = vec![
+            of_layers(|layer| &layer.qkv_proj),
+            of_layers(|layer| &layer.o_proj),
+            of_layers(|layer| &layer.gate_up_proj),
+            of_layers(|layer| &layer.down_proj),
+        ];
+        if tokens == 1 {
+            products.push(vec![self.head_projection()]);
+        }
+        products
     }
 
     /// Waits until everything that was asked is computed.

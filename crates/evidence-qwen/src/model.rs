@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 
 use evidence_agent::Message;
 
+use crate::bench::{ProductTime, time_products};
 use crate::chat::{ChatTemplate, TemplateError, TokenizerConfig};
 use crate::checkpoint::{CheckpointError, MAX_JSON_BYTES, read_config};
 use crate::config::Config;
@@ -431,6 +432,14 @@ impl Model {
             AnyDecoder::Flex(_) => 0,
             AnyDecoder::Wgpu(_) => CANDIDATE_BYTES * sampling.candidate_count() as u64,
         }
+    }
+
+    /// Times the matrix products of so many tokens.
+    pub(crate) async fn time_products(
+        &self,
+        tokens: usize,
+    ) -> Result<Vec<ProductTime>, DeviceError> {
+        with_decoder!(&self.decoder, decoder => time_products(decoder, tokens).await)
     }
 
     /// All logits after the last token of a prompt.

@@ -78,6 +78,11 @@ impl<E: Engine + ?Sized> Projection<'_, E> {
     pub(crate) fn rows(&self) -> usize {
         self.parts.iter().map(|part| part.rows).sum()
     }
+
+    /// Bytes that one pass over the matrices reads.
+    pub(crate) fn byte_count(&self) -> u64 {
+        self.parts.iter().map(Matrix::byte_count).sum()
+    }
 }
 
 /// The constants of an attention layer.
