@@ -12,6 +12,7 @@ const MEDIA_TYPES = {
   ".html": "text/html",
   ".js": "text/javascript",
   ".json": "application/json",
+  ".mjs": "text/javascript",
   ".wasm": "application/wasm",
 };
 /** Where the page is, as a project's page is on a shared host. */
@@ -113,10 +114,13 @@ export class Host {
     FAULTS[kind](response, bytes);
   }
 
-  /** A file of the worker, of a checkpoint, or of the page. */
+  /** A file of the worker, of what it is measured against, of a checkpoint, or of the page. */
   #fileOf(kind, rest) {
     if (kind in FAULTS) {
       return path.join(this.#checkpoints, ...rest);
+    }
+    if (kind === "peers") {
+      return path.join(import.meta.dirname, "peers", ...rest);
     }
     if (kind === "worker") {
       return path.join(required("MODEL_WORKER"), ...rest);

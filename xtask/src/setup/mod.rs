@@ -43,6 +43,8 @@ pub enum Need {
     NodePackages,
     /// The packages of npm/package.json: what the npm package is built, described and tested with.
     PackageNodePackages,
+    /// The packages of tests/model/peers: what the model's worker is measured beside.
+    PeerNodePackages,
     /// Chromium and its driver.
     Browser,
     /// The maker of the documentation.
@@ -191,6 +193,12 @@ pub fn prepare(project: &Project, needs: &[Need]) -> Result<Environment> {
             "building and testing the npm package",
         )?;
     }
+    if needed(Need::PeerNodePackages) {
+        node::ensure(
+            &project.model_tests().join("peers"),
+            "measuring the model's worker beside others",
+        )?;
+    }
     if needed(Need::Schemathesis) {
         python::ensure(project, &project.root().join("tests/http/requirements.txt"))?;
     }
@@ -215,6 +223,7 @@ fn tools(project: &Project, needs: &[Need]) -> Result<Vec<CargoTool>> {
             | Need::BookPrograms
             | Need::Vulkan
             | Need::PackageNodePackages
+            | Need::PeerNodePackages
             | Need::Schemathesis => {}
         }
     }
