@@ -30,18 +30,27 @@ export async function openWorker(context, host, script = "/worker/worker.js") {
       worker.onmessage = ({ data: { id, ...event } }) => {
         if (id === undefined) {
           window.told.push(event);
+          // Whoever waits for an answer would wait for ever.
+          for (const answer of event.type === "failed" ? asked.values() : []) {
+            answer(event);
+          }
           resolve();
           return;
         }
         asked.get(id)(event);
       };
     });
-    const LAST = ["loaded", "checked", "measured", "done", "info", "cached", "unloaded", "error"];
+    const LAST = ["loaded", "checked", "measured", "done", "info", "cached", "unloaded", "error", "failed"];
     /** All events that answer a request; `onEvent` sees each as it comes. */
     window.ask = (request, onEvent = () => {}) =>
       new Promise((resolve) => {
         const id = nextId++;
         const events = [];
+        const broken = window.told.find((event) => event.type === "failed");
+        if (broken) {
+          resolve([broken]);
+          return;
+        }
         asked.set(id, (event) => {
           events.push(event);
           onEvent(event, events);

@@ -57,6 +57,18 @@ pub fn build(environment: &Environment) -> Result<()> {
 /// computed by them.
 const SIMD: &str = r#"target.wasm32-unknown-unknown.rustflags=["-C","target-feature=+simd128"]"#;
 
+/// What wasm-opt may use of WebAssembly: what rustc and wasm-bindgen use, because "all" includes what no
+/// browser has yet.
+const WASM_FEATURES: [&str; 7] = [
+    "--enable-bulk-memory",
+    "--enable-multivalue",
+    "--enable-mutable-globals",
+    "--enable-nontrapping-float-to-int",
+    "--enable-reference-types",
+    "--enable-sign-ext",
+    "--enable-simd",
+];
+
 /// Where the page expects the model's worker, beside itself.
 const MODEL_WORKER: &str = "evidence-model-worker";
 
@@ -110,8 +122,9 @@ fn compile_model_worker(environment: &Environment, out: &Path) -> Result<()> {
     let wasm = out.join("evidence_model_worker_bg.wasm");
     let mut optimize = environment.tool("wasm-opt")?;
     optimize
-        .args(["-Oz", "--all-features", "-o"])
+        .args(["-Oz", "-o"])
         .arg(&wasm)
+        .args(WASM_FEATURES)
         .arg(&wasm);
     process::run(&mut optimize)?;
     let script = project
