@@ -76,12 +76,12 @@ async function refused(place, value, sentence) {
 /** A task and limits with which a model that says nothing of sense comes to an end. */
 async function limitSteps(steps, tab = page) {
   await tab.locator("#task").fill("Read the log.");
-  await tab.locator("summary", { hasText: "Limits" }).click();
   await tab.getByLabel("max_steps").fill(String(steps));
 }
 
+/** A model that says nothing of sense says it up to the last token that it may: hundreds of them. */
 async function outcome(tab = page) {
-  await tab.locator(".outcome").waitFor();
+  await tab.locator(".outcome").waitFor({ timeout: 180_000 });
   return tab.locator(".outcome > p").first().innerText();
 }
 
@@ -116,7 +116,7 @@ test("a model drives the loop to its end, and its replies are a script that does
   await load();
   await ready();
   assert.match(await state().innerText(), /qwen3-chat is ready on WebGPU.*1 layers, width 32/s);
-  await limitSteps(2);
+  await limitSteps(1);
   await button("Run").click();
   await page.locator(".live-reply pre", { hasText: /./ }).waitFor();
   assert.match(await page.locator(".live-reply .figure").innerText(), /tokens of prompt, \d+ of reply/);
@@ -164,6 +164,7 @@ test("without the constraint the model's own words go to the loop", async () => 
   await goLive();
   await choose("address", ADDRESS);
   await page.getByLabel("Hold replies to one action").uncheck();
+  await page.getByLabel("Compute on the CPU").check();
   await load();
   await ready();
   await limitSteps(1);
@@ -232,7 +233,7 @@ test("what was downloaded is listed, chosen again, and deleted", async () => {
   host.requests.length = 0;
   await load();
   await ready();
-  assert.equal(asked("model.safetensors").length, 0);
+  assert.deepEqual(asked("model.safetensors").filter((request) => !request.endsWith("index.json")), []);
   await kept.getByRole("button", { name: "Delete" }).click();
   await kept.waitFor({ state: "detached" });
 });

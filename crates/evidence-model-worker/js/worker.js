@@ -27,6 +27,10 @@ const broke = (event) => {
 self.addEventListener("error", broke);
 self.addEventListener("unhandledrejection", broke);
 
-init().catch((error) => {
+// What a page asks before the WebAssembly listens.
+const early = [];
+self.onmessage = (event) => early.push(event);
+
+init().then(() => early.forEach((event) => self.onmessage(event)), (error) => {
   self.failed(`the model worker cannot start (${error}); reload the page`);
 });
