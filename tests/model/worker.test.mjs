@@ -198,6 +198,9 @@ test("what was downloaded stays until it is deleted, and needs no network", asyn
   assert.equal((await load()).type, "loaded");
   await context.setOffline(false);
   assert.deepEqual((await ask(page, { type: "delete", key: kept.key })).checkpoints, []);
+  // Where there is nothing, nothing is kept.
+  await refused(at(host, "no-such-checkpoint"), /no config\.json/);
+  assert.deepEqual((await ask(page, { type: "cached" })).checkpoints, []);
   await load();
   assert.ok(host.requests.some((request) => request.endsWith("model.safetensors")));
 });

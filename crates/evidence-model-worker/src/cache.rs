@@ -128,9 +128,13 @@ impl Folder {
         JsFuture::from(blob.text()).await.ok()?.as_string()
     }
 
+    /// Bytes of the checkpoint that are there.
     async fn byte_count(&self) -> Result<u64, JsValue> {
         let mut sum = 0;
-        for (_, entry) in entries(&self.handle).await? {
+        for (name, entry) in entries(&self.handle).await? {
+            if name == ORIGIN || name.ends_with(RECORD) {
+                continue;
+            }
             if let Ok(file) = entry.dyn_into::<FileSystemFileHandle>() {
                 let file: File = resolve(file.get_file()).await?;
                 sum += byte_count(&file);
@@ -152,11 +156,15 @@ pub(crate) async fn list() -> Result<Vec<CachedCheckpoint>, JsValue> {
             continue;
         };
         let folder = Folder { handle };
-        checkpoints.push(CachedCheckpoint {
-            key,
-            url: folder.read_text(ORIGIN).await.unwrap_or_default(),
-            byte_count: folder.byte_count().await?,
-        });
+        let byte_count = folder.byte_count().await?;
+        // At an address without a model there was nothing to keep.
+        if byte_count > 0 {
+            checkpoints.push(CachedCheckpoint {
+                key,
+                url: folder.read_text(ORIGIN).await.unwrap_or_default(),
+                byte_count,
+            });
+        }
     }
     Ok(checkpoints)
 }

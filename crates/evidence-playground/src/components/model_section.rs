@@ -2,7 +2,7 @@ use leptos::prelude::*;
 use leptos::task::spawn_local;
 use web_sys::{DragEvent, File, HtmlInputElement};
 
-use super::model_state::ModelStateView;
+use super::model_state::{ModelStateView, as_sentence};
 use crate::intake;
 use crate::live::{Bundled, ModelState, PlaceKind};
 use crate::state::Playground;
@@ -250,7 +250,8 @@ fn Adapter() -> impl IntoView {
                 format!("WebGPU: {name}{kind}; one tensor may have {buffer}.")
             }
             Some(Err(reason)) => format!(
-                "No WebGPU: {reason}. The CPU computes instead, slowly: for models of at most 512 MiB."
+                "{} The CPU computes instead, slowly: models of at most 512 MiB.",
+                as_sentence(reason)
             ),
         })
     };
@@ -282,14 +283,12 @@ fn Cached() -> impl IntoView {
                 <span class="label" id="cached-label">
                     "Downloaded models, kept in this browser"
                 </span>
-                <ul class="files" aria-labelledby="cached-label">
+                <ul class="files downloads" aria-labelledby="cached-label">
                     <For
                         each=move || live.cached.get()
                         key=|checkpoint| (checkpoint.key.clone(), checkpoint.byte_count)
                         children=move |checkpoint| {
-                            let name = crate::live::repository_of(&checkpoint.url)
-                                .unwrap_or(&checkpoint.url)
-                                .to_owned();
+                            let name = crate::live::name_of(&checkpoint.url);
                             let (key, url) = (checkpoint.key, checkpoint.url);
                             let (choose, delete) = (format!("Choose {name}"), format!("Delete {name}"));
                             view! {

@@ -2,7 +2,7 @@ use leptos::prelude::*;
 
 use crate::live::{Loaded, Loading, ModelState, Stage};
 use crate::state::Playground;
-use crate::text::{grouped, megabytes};
+use crate::text::{counted, grouped, megabytes};
 
 /// Where the model is: on its way, there, or why not.
 #[component]
@@ -65,8 +65,8 @@ fn progress(Loading { name, stage }: Loading) -> impl IntoView {
 fn ready(loaded: &Loaded) -> impl IntoView + use<> {
     let model = &loaded.model;
     let figures = format!(
-        "{} layers, width {}, {} tokens in its vocabulary, a context of at most {}; {} on the device.",
-        grouped(model.layers),
+        "{}, width {}, {} tokens in its vocabulary, a context of at most {}; {} on the device.",
+        counted(model.layers, "layer"),
         grouped(model.hidden_size),
         grouped(model.vocab_size),
         grouped(model.max_context),

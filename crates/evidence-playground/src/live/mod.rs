@@ -14,7 +14,8 @@ use leptos::task::spawn_local;
 use web_sys::File;
 
 pub use self::generator::{LiveGenerator, PageGenerator};
-pub use self::place::{Bundled, Place, PlaceKind, repository_of};
+use self::place::repository_of;
+pub use self::place::{Bundled, Place, PlaceKind, name_of};
 pub use self::worker::ModelWorker;
 use crate::browser;
 use crate::script;

@@ -154,6 +154,15 @@ pub fn repository_of(url: &str) -> Option<&str> {
         .strip_suffix(&format!("/resolve/{REVISION}/"))
 }
 
+/// What people call the place that was downloaded from this address.
+pub fn name_of(url: &str) -> String {
+    let beside_page = || url.strip_prefix(&browser::address_of("."));
+    repository_of(url)
+        .or_else(beside_page)
+        .unwrap_or(url)
+        .to_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -99,7 +99,14 @@ impl Gpu {
                 ..Default::default()
             })
             .await
-            .map_err(|error| failed(&error))?;
+            .map_err(|error| {
+                if cfg!(target_family = "wasm") {
+                    // What it lists are the interfaces that no browser has.
+                    failed(&"the browser offers none")
+                } else {
+                    failed(&error)
+                }
+            })?;
         let wanted = wgpu::Features::SUBGROUP | wgpu::Features::SHADER_F16;
         let features = adapter.features() & wanted;
         let limits = adapter.limits();
