@@ -355,6 +355,9 @@ impl Plan {
 const MEASUREMENT: Duration = Duration::from_millis(20);
 const MAX_RUNS: u32 = 20;
 
+/// Bytes of the smallest matrix that variants are measured with.
+const MEASURED_BYTES: u64 = 256 << 10;
+
 /// Tokens that the variants for many are measured with.
 const MEASURED_TOKENS: usize = 64;
 
@@ -386,9 +389,10 @@ impl GpuEngine {
     }
 
     /// Chooses the fastest variants for products with this matrix, by a short
-    /// measurement. Does nothing when a plan was remembered.
+    /// measurement. Does nothing when a plan was remembered, or when the matrix
+    /// is so small that compiling the variants takes longer than they can save.
     pub(crate) async fn tune(&mut self, matrix: &Matrix<CubeTensor>) -> Result<(), DeviceError> {
-        if self.gpu.is_tuned {
+        if self.gpu.is_tuned || matrix.byte_count() < MEASURED_BYTES {
             return Ok(());
         }
         let mut best = Best::default();
