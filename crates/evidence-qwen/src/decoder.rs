@@ -93,7 +93,12 @@ struct Loader<'a, 's, E: Engine, S> {
     config: &'a Config,
     checkpoint: Checkpoint<'s, S>,
     progress: &'a mut dyn FnMut(u64, u64),
+    /// Bytes that the device may not have taken over yet.
+    under_way: usize,
 }
+
+/// Bytes that may be under way to the device: until it has them, they are in this machine's memory too.
+const MAX_UNDER_WAY: usize = 32 << 20;
 
 impl<E: Engine, S: CheckpointSource> Loader<'_, '_, E, S> {
     fn report(&mut self) {
@@ -113,14 +118,20 @@ impl<E: Engine, S: CheckpointSource> Loader<'_, '_, E, S> {
         Ok(matrix)
     }
 
-    fn upload(&self, matrix: HostMatrix) -> Result<Matrix<E::Words>, LoadError> {
+    async fn upload(&mut self, matrix: HostMatrix) -> Result<Matrix<E::Words>, LoadError> {
         let needed = 4 * matrix.words.len().max(matrix.groups.len()) as u64;
-        match self.engine.max_buffer_bytes() {
-            Some(limit) if needed > limit => {
-                Err(DeviceError::BufferTooLarge { needed, limit }.into())
-            }
-            _ => Ok(self.engine.upload(matrix)),
+        if let Some(limit) = self.engine.max_buffer_bytes()
+            && needed > limit
+        {
+            return Err(DeviceError::BufferTooLarge { needed, limit }.into());
         }
+        self.under_way += 4 * (matrix.words.len() + matrix.groups.len());
+        let matrix = self.engine.upload(matrix);
+        if self.under_way > MAX_UNDER_WAY {
+            self.engine.finish().await?;
+            self.under_way = 0;
+        }
+        Ok(matrix)
     }
 
     async fn linear(
@@ -139,7 +150,7 @@ impl<E: Engine, S: CheckpointSource> Loader<'_, '_, E, S> {
                 Some(mut first) => match first.append(matrix) {
                     Ok(()) => first,
                     Err(other) => {
-                        parts.push(self.upload(first)?);
+                        parts.push(self.upload(first).await?);
                         other
                     }
                 },
@@ -150,7 +161,7 @@ impl<E: Engine, S: CheckpointSource> Loader<'_, '_, E, S> {
             }
         }
         if let Some(last) = pending {
-            parts.push(self.upload(last)?);
+            parts.push(self.upload(last).await?);
         }
         Ok(Linear {
             parts,
@@ -244,11 +255,12 @@ impl<E: Engine> Decoder<E> {
             config: &config,
             checkpoint,
             progress,
+            under_way: 0,
         };
         loader.report();
         let (vocab, hidden) = (config.vocab_size, config.hidden_size);
         let embedding = loader.matrix("model.embed_tokens", vocab, hidden).await?;
-        let embed_tokens = loader.upload(embedding)?;
+        let embed_tokens = loader.upload(embedding).await?;
         let mut layers = Vec::new();
         for index in 0..config.num_hidden_layers {
             layers.push(loader.layer(index).await?);

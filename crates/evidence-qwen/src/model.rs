@@ -61,6 +61,7 @@ pub enum GenerateError {
 
 /// Where a model computes.
 #[derive(Debug, Clone)]
+#[expect(clippy::large_enum_variant, reason = "it is never one of many")]
 pub enum Backend {
     /// Burn's CPU backend, one thread.
     Flex,

@@ -10,7 +10,7 @@ use crate::text::{grouped, tenth};
 #[component]
 pub fn ModelLine() -> impl IntoView {
     let live = Playground::of_page().live;
-    let line = move || {
+    let model_line = move || {
         live.model.with(|model| match model {
             ModelState::Ready(loaded) if live.decider.get() == Decider::Model => {
                 let device = device(loaded);
@@ -19,7 +19,7 @@ pub fn ModelLine() -> impl IntoView {
             _ => None,
         })
     };
-    view! { {line} }
+    view! { {model_line} }
 }
 
 /// The reply as it is being written.

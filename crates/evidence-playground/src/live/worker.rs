@@ -20,6 +20,8 @@ const SCRIPT: &str = "evidence-model-worker/worker.js";
 #[derive(Debug, Clone)]
 pub struct ModelWorker(Rc<Inner>);
 
+type Listener = Closure<dyn Fn(MessageEvent)>;
+
 struct Inner {
     worker: Worker,
     next_id: Cell<u32>,
@@ -29,7 +31,7 @@ struct Inner {
     /// Why nothing more will come.
     broken: RefCell<Option<String>>,
     /// Called by the browser as long as the worker lives.
-    listeners: RefCell<Vec<Closure<dyn Fn(MessageEvent)>>>,
+    listeners: RefCell<Vec<Listener>>,
 }
 
 /// The events of one request that nobody has taken yet.
@@ -203,7 +205,7 @@ impl Inner {
 fn listener(
     inner: &Weak<Inner>,
     react: fn(&Inner, &MessageEvent),
-) -> Closure<dyn Fn(MessageEvent)> {
+) -> Listener {
     let inner = Weak::clone(inner);
     Closure::new(move |event: MessageEvent| {
         if let Some(inner) = inner.upgrade() {

@@ -10,6 +10,7 @@ use burn::backend::wgpu::{
 };
 use burn::backend::{DType, TensorMetadata};
 use burn::cubecl;
+use burn::cubecl::bytes::Bytes;
 use burn::cubecl::client::Client;
 use burn::cubecl::ir::{ElemType, UIntKind, metadata::Info};
 use burn::cubecl::prelude::{
@@ -193,9 +194,10 @@ impl Gpu {
         )
     }
 
-    fn upload<T: bytemuck::Pod>(&self, values: &[T], dtype: DType) -> CubeTensor {
-        let handle = self.client.create_from_slice(bytemuck::cast_slice(values));
+    fn upload<T: bytemuck::Pod + Send + Sync>(&self, values: Vec<T>, dtype: DType) -> CubeTensor {
         let shape = Shape::new([values.len()]);
+        // A matrix is large: it is handed over, not copied.
+        let handle = self.client.create(Bytes::from_elems(values));
         CubeTensor::new_contiguous(
             self.client.clone(),
             self.device.clone(),
@@ -527,11 +529,11 @@ impl Engine for GpuEngine {
     type Words = CubeTensor;
 
     fn floats(&self, values: Vec<f32>) -> CubeTensor {
-        self.gpu.upload(&values, DType::F32)
+        self.gpu.upload(values, DType::F32)
     }
 
     fn words(&self, values: Vec<u32>) -> CubeTensor {
-        self.gpu.upload(&values, DType::U32)
+        self.gpu.upload(values, DType::U32)
     }
 
     fn zeros(&self, length: usize) -> CubeTensor {
@@ -557,7 +559,7 @@ impl Engine for GpuEngine {
 
     fn embed(&self, table: &Matrix<CubeTensor>, tokens: &[u32]) -> CubeTensor {
         let out = self.gpu.empty(tokens.len() * table.cols, DType::F32);
-        let ids = self.gpu.upload(tokens, DType::U32);
+        let ids = self.gpu.upload(tokens.to_vec(), DType::U32);
         let mut buffers = vec![&ids, &table.words];
         buffers.extend(&table.groups);
         buffers.push(&out);
@@ -676,7 +678,7 @@ impl Engine for GpuEngine {
         if tokens.is_empty() {
             return;
         }
-        let ids = self.gpu.upload(tokens, DType::U32);
+        let ids = self.gpu.upload(tokens.to_vec(), DType::U32);
         let count = (narrow(tokens.len()).div_ceil(REDUCTION_THREADS), 1);
         let params = Some([narrow(tokens.len()), penalty.to_bits()]);
         self.gpu
@@ -695,7 +697,7 @@ impl Engine for GpuEngine {
         let slices = length.div_ceil(slice);
         let lists = self.gpu.empty((2 * slices * count) as usize, DType::U32);
         let best = self.gpu.empty(2 * count as usize, DType::U32);
-        let mask = allowed.map(|allowed| self.gpu.upload(allowed, DType::U32));
+        let mask = allowed.map(|allowed| self.gpu.upload(allowed.to_vec(), DType::U32));
         let mut buffers = vec![logits];
         buffers.extend(&mask);
         buffers.push(&lists);
