@@ -202,10 +202,7 @@ impl Inner {
     }
 }
 
-fn listener(
-    inner: &Weak<Inner>,
-    react: fn(&Inner, &MessageEvent),
-) -> Listener {
+fn listener(inner: &Weak<Inner>, react: fn(&Inner, &MessageEvent)) -> Listener {
     let inner = Weak::clone(inner);
     Closure::new(move |event: MessageEvent| {
         if let Some(inner) = inner.upgrade() {
