@@ -175,6 +175,9 @@ fn lint(run: &mut Run, project: &Project) {
     run.check("lints", lints);
     let mut documentation = cargo(&["doc", "--workspace", "--no-deps", "--locked"]);
     documentation.args(MODEL_FEATURE);
+    // With the examples come the dependencies of tests, and what the lints have checked is not checked
+    // once more for want of their features.
+    documentation.args(["--lib", "--bins", "--examples"]);
     documentation.env("RUSTDOCFLAGS", "-D warnings");
     run.check("documentation", documentation);
 }

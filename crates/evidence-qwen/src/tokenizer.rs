@@ -30,7 +30,7 @@ pub enum TokenizerError {
 ///
 /// Texts of a conversation are kept apart from the template around them: what
 /// looks like a special token in a message is guarded before the template is
-/// rendered ([`guard`](Self::guard)) and encoded as the letters that it is.
+/// rendered (`guard`) and encoded as the letters that it is.
 pub struct Tokenizer {
     /// Encodes special tokens as letters. They are split off beforehand.
     inner: Inner,

@@ -961,10 +961,10 @@ mod tests {
         for (format, cols) in formats() {
             let table = matrix(&mut random, 50, cols, format);
             let tokens = [49, 0, 7, 7];
-            let on_cpu = FlexEngine.embed(&FlexEngine.upload(table.clone()), &tokens);
-            let on_gpu = engine.embed(&engine.upload(table), &tokens);
-            let expected = block_on(FlexEngine.read(&on_cpu)).unwrap();
-            let actual = block_on(engine.read(&on_gpu)).unwrap();
+            let expected = FlexEngine.embed(&FlexEngine.upload(table.clone()), &tokens);
+            let expected = block_on(FlexEngine.read(&expected)).unwrap();
+            let actual = engine.embed(&engine.upload(table), &tokens);
+            let actual = block_on(engine.read(&actual)).unwrap();
             assert!(relative_difference(&actual, &expected) < 1e-6, "{format:?}");
         }
     }
