@@ -72,13 +72,15 @@ async function file(request, path) {
     const patience = new Promise((resolve) => setTimeout(resolve, PATIENCE_MS, kept));
     return Promise.race([fresh, patience]).catch(() => kept);
   }
-  const kept = (await cache.match(request)) ?? (await caches.match(request));
+  // The program that runs models has no digest in its name: another build's is no use.
+  const isModelWorker = path.startsWith("evidence-model-worker/");
+  const kept = (await cache.match(request)) ?? (isModelWorker ? undefined : await caches.match(request));
   if (kept) {
     return kept;
   }
-  const response = await fetch(request);
-  // Samples are many; each is kept when it was looked at.
-  if (response.ok && path.startsWith("samples/")) {
+  const response = await fetch(request, isModelWorker ? { cache: "no-cache" } : {});
+  // Samples are many, and not everybody runs a model; what was used once is kept.
+  if (response.ok && (isModelWorker || path.startsWith("samples/"))) {
     await cache.put(request, response.clone());
   }
   return response;

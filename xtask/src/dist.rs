@@ -76,6 +76,13 @@ pub fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Lists are how what they name is found when there is no network.
+const LISTS: [&str; 3] = [
+    "models/index.json",
+    "samples/index.json",
+    "samples/recordings.json",
+];
+
 /// Writes the list of the page's files and their digests, with a version that changes with any byte of
 /// dist/ but for the documentation, of which the service worker keeps nothing.
 pub fn write_list(dist: &Path) -> Result<()> {
@@ -91,8 +98,7 @@ pub fn write_list(dist: &Path) -> Result<()> {
         }
         let digest = Sha256Digest::of(&fs::read(&file)?);
         writeln!(contents, "{name} {digest}")?;
-        // The samples' lists are how they are found when there is no network.
-        let is_list = name == "samples/index.json" || name == "samples/recordings.json";
+        let is_list = LISTS.contains(&name.as_str());
         if (Part::of(path) == Part::Page && name != SERVICE_WORKER) || is_list {
             page.insert(name, digest.to_string());
         }

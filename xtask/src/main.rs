@@ -60,8 +60,29 @@ enum Command {
         #[arg(value_enum)]
         groups: Vec<test::Group>,
     },
-    /// Run the benchmarks, and fail where one is over its limit.
-    Bench,
+    /// Run all benchmarks, or only the named ones, and fail where one misses its limit.
+    Bench {
+        /// What to measure; everything when none is named.
+        #[arg(value_enum)]
+        subjects: Vec<bench::Subject>,
+    },
+    /// Compare a model with its expected.json as `bounded-evidence model-check` does, in headless
+    /// Chromium on WebGPU.
+    ModelCheck {
+        /// The folder of the checkpoint.
+        folder: PathBuf,
+    },
+    /// Measure a model as `bounded-evidence bench --model` does, in headless Chromium.
+    ModelBench {
+        /// The folder of the checkpoint.
+        folder: PathBuf,
+        /// Tokens of the prompt.
+        #[arg(long, default_value_t = 128)]
+        prompt: usize,
+        /// Tokens to decode.
+        #[arg(long, default_value_t = 32)]
+        tokens: usize,
+    },
     /// Run vector files as `bounded-evidence conformance` does.
     Conformance {
         /// Run them in headless Chromium, over the browser's database.
@@ -140,7 +161,20 @@ fn run(command: Command) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Test { groups } => Ok(test::run(&project, &groups)),
-        Command::Bench => bench::run(&setup::prepare(&project, bench::NEEDS)?),
+        Command::Bench { subjects } => bench::run(&project, &subjects),
+        Command::ModelCheck { folder } => {
+            bench::in_browser(&project, &["check".as_ref(), folder.as_os_str()])
+        }
+        Command::ModelBench {
+            folder,
+            prompt,
+            tokens,
+        } => {
+            let counts = [prompt, tokens].map(|count| count.to_string());
+            let [prompt, tokens] = counts.each_ref().map(AsRef::as_ref);
+            let arguments = ["bench".as_ref(), folder.as_os_str(), prompt, tokens];
+            bench::in_browser(&project, &arguments)
+        }
         Command::Conformance { browser, files } => {
             let files = files
                 .iter()

@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 
 use crate::dist;
 use crate::process;
-use crate::setup::{Environment, Need};
+use crate::setup::{self, Environment, Need};
 use crate::stamp;
 
 /// What the page's build needs.
@@ -35,6 +35,7 @@ pub const LIBRARY_SOURCES: [&str; 4] = [".cargo", "Cargo.lock", "Cargo.toml", "c
 
 /// Writes the deployable page to dist/, unless it is newer than its sources.
 pub fn build(environment: &Environment) -> Result<()> {
+    build_model_worker(environment)?;
     let project = environment.project();
     let made = [project.dist().join("index.html")];
     stamp::unless_newer(project, "page-built", &made, &SOURCES, || {
@@ -46,8 +47,92 @@ pub fn build(environment: &Environment) -> Result<()> {
             // trunk refuses to start when it is set to 1, as is the custom.
             .env_remove("NO_COLOR");
         process::run(&mut trunk)?;
+        // A page fetches it when a live run asks for it.
+        dist::copy(&project.model_worker(), &project.dist().join(MODEL_WORKER))?;
         dist::write_list(&project.dist())
     })
+}
+
+/// Every browser that has WebGPU has these instructions, and without WebGPU the model's products are
+/// computed by them.
+const SIMD: &str = r#"target.wasm32-unknown-unknown.rustflags=["-C","target-feature=+simd128"]"#;
+
+/// What wasm-opt may use of WebAssembly: what rustc and wasm-bindgen use, because "all" includes what no
+/// browser has yet.
+const WASM_FEATURES: [&str; 7] = [
+    "--enable-bulk-memory",
+    "--enable-multivalue",
+    "--enable-mutable-globals",
+    "--enable-nontrapping-float-to-int",
+    "--enable-reference-types",
+    "--enable-sign-ext",
+    "--enable-simd",
+];
+
+/// Where the page expects the model's worker, beside itself.
+const MODEL_WORKER: &str = "evidence-model-worker";
+
+/// What the model's worker is made from: most changes to the page are none to it, and it takes minutes.
+const MODEL_WORKER_SOURCES: [&str; 8] = [
+    ".cargo",
+    "Cargo.lock",
+    "Cargo.toml",
+    "crates/evidence-agent",
+    "crates/evidence-core",
+    "crates/evidence-model-protocol",
+    "crates/evidence-model-worker",
+    "crates/evidence-qwen/src",
+];
+
+/// Builds the model's Web Worker, a script and the WebAssembly that it starts, unless it is newer than
+/// its sources.
+///
+/// Not by trunk, which cannot turn instructions on for one crate.
+pub fn build_model_worker(environment: &Environment) -> Result<()> {
+    let project = environment.project();
+    let out = project.model_worker();
+    let made = [out.join("worker.js")];
+    stamp::unless_newer(
+        project,
+        "model-worker-built",
+        &made,
+        &MODEL_WORKER_SOURCES,
+        || compile_model_worker(environment, &out),
+    )
+}
+
+fn compile_model_worker(environment: &Environment, out: &Path) -> Result<()> {
+    let project = environment.project();
+    let mut cargo = environment.tool("cargo")?;
+    cargo
+        .args(["build", "--locked", "--profile", "page"])
+        .args(["--package", "evidence-model-worker"])
+        .args(["--target", setup::WASM_TARGET, "--config", SIMD]);
+    process::run(&mut cargo)?;
+    let compiled = project
+        .target()
+        .join(setup::WASM_TARGET)
+        .join("page/evidence_model_worker.wasm");
+    let mut bindgen = environment.tool("wasm-bindgen")?;
+    bindgen
+        .args(["--target", "web", "--no-typescript", "--out-dir"])
+        .arg(out)
+        .arg(&compiled);
+    process::run(&mut bindgen)?;
+    let wasm = out.join("evidence_model_worker_bg.wasm");
+    let mut optimize = environment.tool("wasm-opt")?;
+    optimize
+        .args(["-Oz", "-o"])
+        .arg(&wasm)
+        .args(WASM_FEATURES)
+        .arg(&wasm);
+    process::run(&mut optimize)?;
+    let script = project
+        .root()
+        .join("crates/evidence-model-worker/js/worker.js");
+    fs::copy(&script, out.join("worker.js"))
+        .with_context(|| format!("cannot copy {}", script.display()))?;
+    Ok(())
 }
 
 /// Builds evidence-wasm without and with processes, unless both are newer than their sources.

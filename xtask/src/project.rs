@@ -52,6 +52,21 @@ impl Project {
         self.target().join("npm/evidence-wasm-processes")
     }
 
+    /// The model's Web Worker, as it is served.
+    pub fn model_worker(&self) -> PathBuf {
+        self.target().join("model-worker")
+    }
+
+    /// The small checkpoints that the models are tested with.
+    pub fn checkpoints(&self) -> PathBuf {
+        self.root.join("crates/evidence-qwen/tests/fixtures")
+    }
+
+    /// The tests of the model worker that Node runs.
+    pub fn model_tests(&self) -> PathBuf {
+        self.root.join("tests/model")
+    }
+
     /// The WebAssembly component.
     pub fn component(&self) -> PathBuf {
         self.target().join("component/bounded_evidence.wasm")

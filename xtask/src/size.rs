@@ -54,13 +54,16 @@ pub fn check(project: &Project) -> Result<Tally> {
         ),
     ];
     budgets.extend(page_budgets(&project.dist())?);
+    check_all(&budgets)
+}
 
+fn check_all(budgets: &[Budget]) -> Result<Tally> {
     println!(
         "{:<30} {:>8} {:>10} {:>10} {:>10}",
         "", "measured", "bytes", "limit", ""
     );
     let mut tally = Tally::default();
-    for budget in &budgets {
+    for budget in budgets {
         tally += budget.check()?;
     }
     Ok(tally)

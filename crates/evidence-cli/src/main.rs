@@ -2,6 +2,8 @@
 
 mod bench;
 mod conformance;
+#[cfg(feature = "model")]
+mod model;
 mod run;
 mod serve;
 mod sweep;
@@ -28,8 +30,10 @@ enum Command {
     /// Check vector files (evidence, loop, protocol and config .jsonl) and print what differs.
     Conformance(conformance::Arguments),
     /// Measure the numbers that the project promises.
-    #[command(subcommand)]
     Bench(bench::Arguments),
+    /// Compare a model with what a reference computed.
+    #[cfg(feature = "model")]
+    ModelCheck(model::CheckArguments),
     /// Keep the tool output of agent runtimes over HTTP (contract B).
     Serve(serve::Arguments),
     /// Delete the tool output that has expired (contract B) and print what was deleted.
@@ -41,6 +45,8 @@ fn main() -> ExitCode {
         Command::Run(arguments) => run::run(&arguments),
         Command::Conformance(arguments) => conformance::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        #[cfg(feature = "model")]
+        Command::ModelCheck(arguments) => model::check(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Sweep(arguments) => sweep::run(&arguments),
     };

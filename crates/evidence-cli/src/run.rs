@@ -17,7 +17,16 @@ use futures_executor::block_on;
 use serde::Serialize;
 use serde_json::Value;
 
+#[cfg(feature = "model")]
+use crate::model::{self, BackendName};
 use crate::{allowed_commands, cannot_open_workspace, unique_name};
+
+/// What may stand in the place of a script.
+const MODEL: &[&str] = if cfg!(feature = "model") {
+    &["model"]
+} else {
+    &[]
+};
 
 /// What to run.
 #[derive(Args)]
@@ -34,8 +43,20 @@ pub struct Arguments {
     /// The replies, one JSON action a line, the last {"final":"…"}; `{{artifact_id}}` and `{{find:TEXT}}` stand for the newest
     /// artifact's id and for the byte range of TEXT in it. Empty lines and lines that begin with #
     /// are left out.
-    #[arg(long)]
-    script: PathBuf,
+    #[arg(long, required_unless_present_any = MODEL)]
+    script: Option<PathBuf>,
+    /// The folder of a model that writes the replies, each held to one JSON action.
+    #[cfg(feature = "model")]
+    #[arg(long, value_name = "DIR", conflicts_with = "script")]
+    model: Option<PathBuf>,
+    /// Where the model computes.
+    #[cfg(feature = "model")]
+    #[arg(long, value_enum, default_value_t = BackendName::Wgpu, requires = "model")]
+    backend: BackendName,
+    /// Let the model reply whatever it likes.
+    #[cfg(feature = "model")]
+    #[arg(long, requires = "model")]
+    unconstrained: bool,
     /// Enable `write_file` and `edit_file`.
     #[arg(long)]
     allow_writes: bool,
@@ -115,9 +136,12 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         i64::try_from(default.max_invalid_actions())?,
         i64::try_from(default.max_identical_actions())?,
     )?;
-    let script = std::fs::read_to_string(&arguments.script)
-        .with_context(|| format!("cannot read the script {}", arguments.script.display()))?;
-    let replies = script_replies(&script).map(|(_, reply)| reply);
+    let script = match &arguments.script {
+        Some(path) => std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read the script {}", path.display()))?,
+        // A model replies.
+        None => String::new(),
+    };
     let tree = DirectoryTree::open(&arguments.workspace)
         .with_context(|| cannot_open_workspace(&arguments.workspace))?;
     if real_path(&arguments.artifacts)?.starts_with(tree.root()) {
@@ -136,12 +160,11 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             .with_context(|| format!("cannot use {}", arguments.artifacts.display()))?;
         let artifacts = ArtifactStore::new(store, run_scope()?);
         let workspace = BoundedEvidenceWorkspace::new(tools, artifacts.clone(), limits);
-        let generator = ScriptedGenerator::new(replies, artifacts);
         let outcome = if arguments.lines_and_find {
             let workspace = workspace.with_lines_and_find();
-            run_printing(&arguments.task, workspace, generator, agent_limits).await?
+            run_with(arguments, workspace, artifacts, &script, agent_limits).await?
         } else {
-            run_printing(&arguments.task, workspace, generator, agent_limits).await?
+            run_with(arguments, workspace, artifacts, &script, agent_limits).await?
         };
         let mut summary = serde_json::to_value(&outcome)?;
         if let Value::Object(summary) = &mut summary {
@@ -155,6 +178,26 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             ExitCode::FAILURE
         })
     })
+}
+
+/// Runs the loop with the model that was chosen, else with the script.
+async fn run_with(
+    arguments: &Arguments,
+    workspace: impl Workspace,
+    artifacts: ArtifactStore<DirectoryStore>,
+    script: &str,
+    limits: AgentLimits,
+) -> anyhow::Result<RunOutcome> {
+    #[cfg(feature = "model")]
+    if let Some(folder) = &arguments.model {
+        let tools = workspace.available_tools();
+        let constrained_to = (!arguments.unconstrained).then_some(tools.as_slice());
+        let generator = model::generator(folder, arguments.backend, constrained_to).await?;
+        return run_printing(&arguments.task, workspace, generator, limits).await;
+    }
+    let replies = script_replies(script).map(|(_, reply)| reply);
+    let generator = ScriptedGenerator::new(replies, artifacts);
+    run_printing(&arguments.task, workspace, generator, limits).await
 }
 
 /// Runs to the end and prints each step.

@@ -1,4 +1,4 @@
-//! The playground page: a scripted model works through real logs, and everything that the model
+//! The playground page: a script or a model works through real logs, and everything that the model
 //! sees, asks for and leaves behind can be looked at byte for byte.
 //!
 //! The page holds no rule about bytes. It shows what `evidence-core` decides, what `evidence-store`
@@ -17,6 +17,7 @@ mod browser;
 mod components;
 mod intake;
 mod limits;
+mod live;
 mod measured;
 mod parameters;
 mod player;

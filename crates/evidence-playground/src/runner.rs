@@ -3,7 +3,8 @@
 use evidence_agent::process::ProcessCall;
 use evidence_agent::{
     Action, BoundedEvidenceWorkspace, EnvelopeGenerator, Message, Run, RunEvent, RunOutcome,
-    ScriptedGenerator, StepEvent, StopReason, ToolCall, ToolOutputWorkspace, script_replies,
+    ScriptedGenerator, StepEvent, StopReason, ToolCall, ToolOutputWorkspace, Workspace as _,
+    script_replies,
 };
 use evidence_core::envelope::MaxInputBytes;
 use evidence_core::observation::{EXTERNALIZED_HEADER, is_inline};
@@ -11,6 +12,7 @@ use evidence_core::process::PollArguments;
 use evidence_core::range::{RANGE_HEADER, RangePath};
 use evidence_core::{ArtifactId, EvidenceLimits, JobId, JobStatus, ProcessId, Sha256Digest};
 use evidence_store::ToolOutputError;
+use futures_util::future::{AbortHandle, AbortRegistration, Abortable};
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 use serde::Deserialize;
@@ -18,6 +20,7 @@ use serde::Deserialize;
 use crate::artifacts::ArtifactKey;
 use crate::browser;
 use crate::limits::{self, Limits};
+use crate::live::{Decider, Figures, LiveGenerator, PageGenerator};
 use crate::measured::MeasuredWorkspace;
 use crate::processes::{Observed, observed, started};
 use crate::state::{Contract, Playground};
@@ -62,7 +65,7 @@ pub enum Evidence {
 }
 
 /// A step as the timeline shows it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Step {
     /// From 1.
     pub number: usize,
@@ -82,6 +85,8 @@ pub struct Step {
     pub evidence: Evidence,
     /// The bytes of a process that it showed.
     pub observed: Option<Observed>,
+    /// What the reply took, where a model wrote it.
+    pub figures: Option<Figures>,
 }
 
 /// A run in progress and everything that belongs to it.
@@ -98,12 +103,12 @@ pub struct Session {
 enum Bounds {
     RangePaths {
         workspace: BoundedEvidenceWorkspace<MeasuredWorkspace, PageStore>,
-        generator: ScriptedGenerator<PageStore>,
+        generator: PageGenerator,
         limits: EvidenceLimits,
     },
     ToolOutput {
         workspace: ToolOutputWorkspace<MeasuredWorkspace, PageStore, Option<Processes>>,
-        generator: EnvelopeGenerator<ScriptedGenerator<PageStore>>,
+        generator: EnvelopeGenerator<PageGenerator>,
         storage: Storage,
         job: RunJob,
     },
@@ -122,13 +127,23 @@ impl Session {
             let replies = script_replies(text);
             replies.map(|(_, reply)| reply.to_owned()).collect()
         });
+        // The button waits for the model, so that there is a worker where one is needed.
+        let model = match page.live.decider.get_untracked() {
+            Decider::Script => None,
+            Decider::Model => page.live.worker(),
+        };
+        let generator = |tools, script| match model {
+            Some(worker) => PageGenerator::Model(LiveGenerator::new(page.live, worker, tools)),
+            None => PageGenerator::Script(script),
+        };
         let task = page.task.get_untracked();
         let (run, bounds) = match page.contract.get_untracked() {
             Contract::RangePaths => {
                 let artifacts = storage.artifacts;
-                let generator = ScriptedGenerator::new(replies, artifacts.clone());
+                let script = ScriptedGenerator::new(replies, artifacts.clone());
                 let workspace =
                     BoundedEvidenceWorkspace::new(workspace, artifacts, limits.evidence);
+                let generator = generator(workspace.available_tools(), script);
                 let bounds = |workspace| Bounds::RangePaths {
                     workspace,
                     generator,
@@ -141,7 +156,7 @@ impl Session {
                 let Storage {
                     outputs, session, ..
                 } = &storage;
-                let generator = ScriptedGenerator::with_tool_outputs(
+                let script = ScriptedGenerator::with_tool_outputs(
                     replies,
                     outputs.clone(),
                     session.clone(),
@@ -154,6 +169,7 @@ impl Session {
                     job.id.clone(),
                 )
                 .with_processes(recording.map(|_| storage.processes.clone()));
+                let generator = generator(workspace.available_tools(), script);
                 let run = Run::new(&task, &workspace, limits.agent);
                 let bounds = Bounds::ToolOutput {
                     workspace,
@@ -189,8 +205,9 @@ impl Session {
         }
     }
 
-    /// Takes one step; the step is missing when the run ended before the model replied.
-    async fn step(&mut self) -> (Option<Step>, Option<RunOutcome>) {
+    /// Takes one step, which `stoppable` ends with the run; the step is missing when the run ended before
+    /// the model replied.
+    async fn step(&mut self, stoppable: AbortRegistration) -> (Option<Step>, Option<RunOutcome>) {
         let prompt_bytes = self.run.messages().iter().map(|m| m.content.len()).sum();
         let steps_before = self.run.events().len();
         let observe = &mut |_: RunEvent<'_>| {};
@@ -200,7 +217,10 @@ impl Session {
                 generator,
                 ..
             } => {
-                let outcome = self.run.step(workspace, generator, observe).await;
+                let step = self.run.step(workspace, generator, observe);
+                let outcome = Abortable::new(step, stoppable).await;
+                let stopped = || Some(self.run.stop(StopReason::Cancelled, workspace));
+                let outcome = outcome.unwrap_or_else(|_| stopped());
                 (outcome, workspace.workspace_mut().take_complete_bytes())
             }
             Bounds::ToolOutput {
@@ -208,13 +228,24 @@ impl Session {
                 generator,
                 ..
             } => {
-                let outcome = self.run.step(workspace, generator, observe).await;
+                let step = self.run.step(workspace, generator, observe);
+                let outcome = Abortable::new(step, stoppable).await;
+                let stopped = || Some(self.run.stop(StopReason::Cancelled, workspace));
+                let outcome = outcome.unwrap_or_else(|_| stopped());
                 (outcome, workspace.workspace_mut().take_complete_bytes())
             }
         };
         let event = self.run.events().get(steps_before).cloned();
         let step = event.map(|event| self.describe(event, prompt_bytes, complete_bytes));
         (step, outcome)
+    }
+
+    /// The outcome of ending the run between two steps.
+    fn stopped(&self) -> RunOutcome {
+        match &self.bounds {
+            Bounds::RangePaths { workspace, .. } => self.run.stop(StopReason::Cancelled, workspace),
+            Bounds::ToolOutput { workspace, .. } => self.run.stop(StopReason::Cancelled, workspace),
+        }
     }
 
     /// The process that a step started, if it started one.
@@ -248,6 +279,7 @@ impl Session {
         let observed = result.and_then(|result| observed(event.action.as_ref(), result));
         Step {
             observed,
+            figures: None,
             number: event.step,
             prompt_bytes,
             unbounded_prompt_bytes,
@@ -430,36 +462,56 @@ fn title(action: Option<&Action>) -> String {
 }
 
 /// How a run ended and what to do about it.
-pub fn explain(outcome: &RunOutcome) -> String {
+pub fn explain(outcome: &RunOutcome, decider: Decider) -> String {
     let error = outcome.error.as_deref().unwrap_or_default();
-    match outcome.reason {
-        StopReason::Completed => "The model gave its final answer.".to_owned(),
-        StopReason::StepLimit => {
+    match (outcome.reason, decider) {
+        (StopReason::Completed, _) => "The model gave its final answer.".to_owned(),
+        (StopReason::StepLimit, Decider::Script) => {
             "The run used all its steps without a final answer. Raise max_steps, or let the script \
              end with a final action."
                 .to_owned()
         }
-        StopReason::ContextLimit => {
+        (StopReason::StepLimit, Decider::Model) => {
+            "The run used all its steps without a final answer. Raise max_steps, or choose a larger \
+             model."
+                .to_owned()
+        }
+        (StopReason::ContextLimit, _) => {
             "The next prompt would have more characters than max_context_chars allows. Lower \
              max_inline_bytes, or raise max_context_chars."
                 .to_owned()
         }
-        StopReason::InvalidActionLimit => {
+        (StopReason::InvalidActionLimit, Decider::Model) => {
+            "As many replies in a row as max_invalid_actions allows were no action. Hold the replies \
+             to one action, or choose a larger model."
+                .to_owned()
+        }
+        (StopReason::InvalidActionLimit, Decider::Script) => {
             "As many replies in a row as max_invalid_actions allows were no action. Correct the \
              marked lines of the script."
                 .to_owned()
         }
-        StopReason::RepeatedActionLimit => {
+        (StopReason::RepeatedActionLimit, Decider::Model) => {
+            "The model asked for the same thing more often in a row than max_identical_actions \
+             allows. Word the task otherwise, or choose a larger model."
+                .to_owned()
+        }
+        (StopReason::RepeatedActionLimit, Decider::Script) => {
             "The model asked for the same thing more often in a row than max_identical_actions \
              allows. Change the script so that it goes on."
                 .to_owned()
         }
-        StopReason::GeneratorFailed => format!("The script has no reply here: {error}."),
-        StopReason::StorageFailed => format!(
+        (StopReason::GeneratorFailed, Decider::Script) => {
+            format!("The script has no reply here: {error}.")
+        }
+        (StopReason::GeneratorFailed, Decider::Model) => {
+            format!("The model did not reply: {error}.")
+        }
+        (StopReason::StorageFailed, _) => format!(
             "The result was not stored, and so it was not shown to the model either: {error}. \
              Artifacts that were stored before are untouched."
         ),
-        StopReason::Cancelled => "The run was stopped.".to_owned(),
+        (StopReason::Cancelled, _) => "The run was stopped.".to_owned(),
     }
 }
 
@@ -511,9 +563,40 @@ impl Playground {
         self.phase.set(Phase::Paused);
     }
 
+    /// Ends the run at once, in the middle of a reply if there is one.
+    pub fn stop(self) {
+        self.next_turn();
+        match self.stopper.get_value() {
+            Some(stopper) => stopper.abort(),
+            // Between two steps nothing can be stopped but what would follow.
+            None => self.stop_between_steps(),
+        }
+    }
+
+    fn stop_between_steps(self) {
+        let session = self.session.try_update_value(Option::take).flatten();
+        let Some(session) = session else {
+            // It has not begun yet.
+            return self.reset();
+        };
+        let outcome = session.stopped();
+        self.end_job(session, JobStatus::Cancelled);
+        self.finish(outcome);
+    }
+
+    fn finish(self, outcome: RunOutcome) {
+        let decider = self.run_decider.get_untracked();
+        self.announcement.set(explain(&outcome, decider));
+        self.outcome.set(Some(outcome));
+        self.phase.set(Phase::Ended);
+    }
+
     /// Forgets the run; artifacts stay.
     pub fn reset(self) {
         self.next_turn();
+        if let Some(stopper) = self.stopper.get_value() {
+            stopper.abort();
+        }
         let session = self.session.try_update_value(Option::take).flatten();
         if let Some(session) = session
             && self.phase.get_untracked() != Phase::Ended
@@ -548,7 +631,14 @@ impl Playground {
             self.busy.set(false);
             return false;
         };
-        let (step, outcome) = session.step().await;
+        let (stopper, stoppable) = AbortHandle::new_pair();
+        self.stopper.set_value(Some(stopper));
+        let (mut step, outcome) = session.step(stoppable).await;
+        self.stopper.set_value(None);
+        let figures = self.live.take_figures();
+        if let Some(step) = &mut step {
+            step.figures = figures;
+        }
         self.busy.set(false);
         // The run was reset while the step was under way.
         if self.phase.get_untracked() == Phase::Ready {
@@ -556,10 +646,10 @@ impl Playground {
             return false;
         }
         if let Some(outcome) = &outcome {
-            let status = if outcome.completed {
-                JobStatus::Completed
-            } else {
-                JobStatus::Failed
+            let status = match outcome.reason {
+                StopReason::Completed => JobStatus::Completed,
+                StopReason::Cancelled => JobStatus::Cancelled,
+                _ => JobStatus::Failed,
             };
             if let Err(error) = session.end_job(status).await {
                 self.notify(format!("The end of the run was not recorded: {error}."));
@@ -577,9 +667,7 @@ impl Playground {
             self.show(step).await;
         }
         if let Some(outcome) = outcome {
-            self.announcement.set(explain(&outcome));
-            self.outcome.set(Some(outcome));
-            self.phase.set(Phase::Ended);
+            self.finish(outcome);
             return false;
         }
         true
@@ -616,6 +704,7 @@ impl Playground {
         self.opening
             .set(session.run.messages().iter().map(content).collect());
         self.run_limits.set(limits.evidence);
+        self.run_decider.set(self.live.decider.get_untracked());
         Some(session)
     }
 

@@ -75,6 +75,43 @@ fn filled(reply: &str) -> String {
     filled
 }
 
+/// The script that gives these replies again. A script's line is one reply and `{{` in it stands for
+/// something: what of a reply a line cannot hold as it is stands there in other letters of the same JSON.
+pub fn of_replies<'a>(replies: impl IntoIterator<Item = &'a str>) -> String {
+    let lines = replies.into_iter().map(|reply| {
+        // Inside of a JSON string there is no line feed, and outside of one it is white space.
+        let line = reply.replace(['\r', '\n'], " ");
+        let mut line = in_strings(&line);
+        if line.trim_start().is_empty() || line.trim_start().starts_with('#') {
+            // It would be no reply; it is no action either way.
+            line.insert(0, '?');
+        }
+        line
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The text with the second of two braces in a JSON string escaped.
+fn in_strings(json: &str) -> String {
+    let mut written = String::with_capacity(json.len());
+    let (mut inside, mut escaped, mut before) = (false, false, None);
+    for letter in json.chars() {
+        if inside && letter == '{' && before == Some('{') {
+            written.push_str("\\u007b");
+            before = None;
+            continue;
+        }
+        match letter {
+            '"' if !escaped => inside = !inside,
+            _ => {}
+        }
+        escaped = inside && letter == '\\' && !escaped;
+        written.push(letter);
+        before = Some(letter);
+    }
+    written
+}
+
 /// A script that reads the `text` at `path` and then, where there is something to find, its exact
 /// bytes.
 pub fn reading(contract: Contract, path: &str, text: &str, needle: Option<&str>) -> String {
@@ -202,6 +239,27 @@ mod tests {
         let found = problems(script, &policy, Contract::RangePaths);
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].line, 3);
+    }
+
+    #[test]
+    fn a_script_of_replies_gives_the_same_actions() {
+        let replies = [
+            r#"{"tool":"list_files","path":"."}"#,
+            "{\"tool\":\n \"read_file\", \"path\":\"a {{artifact_id}} \\\"{{{\"}",
+            "",
+            "# no action",
+            r#"{"final":"done"}"#,
+        ];
+        let script = of_replies(replies);
+        let again: Vec<&str> = script_replies(&script).map(|(_, reply)| reply).collect();
+        assert_eq!(again.len(), replies.len());
+        for (reply, again) in replies.iter().zip(again) {
+            assert_eq!(
+                Action::parse(reply, None).ok(),
+                Action::parse(again, None).ok()
+            );
+            assert!(!again.contains("{{"), "{again}");
+        }
     }
 
     #[test]

@@ -3,11 +3,13 @@
 use evidence_agent::RunOutcome;
 use evidence_agent::workspace::MemoryTree;
 use evidence_core::{EvidenceLimits, JobId, ProcessId};
+use futures_util::future::AbortHandle;
 use leptos::prelude::*;
 use web_sys::BroadcastChannel;
 
 use crate::artifacts::{ArtifactKey, Kept, KeptCapture, Loaded};
 use crate::limits::LimitInputs;
+use crate::live::{Decider, Live};
 use crate::player::Recording;
 use crate::processes::Watched;
 use crate::runner::{Phase, Session, Step};
@@ -39,6 +41,8 @@ pub struct Playground {
     pub written_script: RwSignal<String>,
     /// The text that a written script looks for.
     pub needle: RwSignal<String>,
+    /// The model that writes the replies where no script does.
+    pub live: Live,
 
     /// Where the run stands.
     pub phase: RwSignal<Phase>,
@@ -52,10 +56,14 @@ pub struct Playground {
     pub outcome: RwSignal<Option<RunOutcome>>,
     /// The first messages of the run: instructions and task.
     pub opening: RwSignal<Vec<String>>,
+    /// What writes the replies of the run.
+    pub run_decider: RwSignal<Decider>,
     /// The limits that the run began with.
     pub run_limits: RwSignal<EvidenceLimits>,
     /// The run itself, while no step is being carried out.
     pub session: StoredValue<Option<Session>, LocalStorage>,
+    /// Stops the step that is being carried out.
+    pub stopper: StoredValue<Option<AbortHandle>>,
     /// Counts runs and pauses, so that what an old one left over knows that it is old.
     pub turn: StoredValue<u64>,
 
@@ -129,14 +137,17 @@ impl Playground {
             script: RwSignal::default(),
             written_script: RwSignal::default(),
             needle: RwSignal::default(),
+            live: Live::new(),
             phase: RwSignal::default(),
             busy: RwSignal::default(),
             steps: RwSignal::default(),
             processes: RwSignal::default(),
             outcome: RwSignal::default(),
             opening: RwSignal::default(),
+            run_decider: RwSignal::default(),
             run_limits: RwSignal::default(),
             session: StoredValue::new_local(None),
+            stopper: StoredValue::new(None),
             turn: StoredValue::new(0),
             storage: RwSignal::new_local(None),
             channel: StoredValue::new_local(None),

@@ -24,6 +24,22 @@ pub fn range(start: usize, end: usize) -> String {
     format!("{}–{}", grouped(start), grouped(end))
 }
 
+/// A number of bytes in the unit that suits it.
+pub fn megabytes(byte_count: u64) -> String {
+    let (unit, name) = match byte_count {
+        0..1_000_000 => (1_000, "KB"),
+        1_000_000..1_000_000_000 => (1_000_000, "MB"),
+        _ => (1_000_000_000, "GB"),
+    };
+    let tenths = byte_count.saturating_mul(10) / unit;
+    format!("{}.{} {name}", tenths / 10, tenths % 10)
+}
+
+/// A rate, to a tenth.
+pub fn tenth(rate: f64) -> String {
+    format!("{rate:.1}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -34,5 +50,11 @@ mod tests {
         assert_eq!(written, ["0", "12", "123", "1,234", "123,456", "1,234,567"]);
         assert_eq!(counted(1, "byte"), "1 byte");
         assert_eq!(counted(2000, "byte"), "2,000 bytes");
+    }
+
+    #[test]
+    fn sizes_have_the_unit_that_suits_them() {
+        let written = [0, 1_550, 57_888, 2_500_000, 1_192_000_000].map(megabytes);
+        assert_eq!(written, ["0.0 KB", "1.5 KB", "57.8 KB", "2.5 MB", "1.1 GB"]);
     }
 }

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use web_time::Instant;
 
+use crate::decoder::{Decoder, PREFILL_BLOCK};
+use crate::engine::{DeviceError, Engine};
 use crate::model::{GenerateError, Model, Options, Step};
 use crate::sampling::Sampling;
 
@@ -23,6 +25,25 @@ pub struct Measurement {
     pub weight_bytes_per_token: u64,
     /// Bytes that left the device for each of them.
     pub read_back_bytes_per_token: u64,
+    /// The matrix products of one token, and of a block of a prompt.
+    pub products: Vec<ProductTime>,
+}
+
+/// How long one of a model's matrix products takes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ProductTime {
+    /// Rows of the matrix: the width of what comes out.
+    pub rows: usize,
+    /// Columns of the matrix: the width of what goes in.
+    pub cols: usize,
+    /// Tokens that go in at a time.
+    pub tokens: usize,
+    /// How many of them a forward pass has.
+    pub count: usize,
+    /// How long one takes.
+    pub time: Duration,
+    /// Bytes of weights that it reads.
+    pub weight_bytes: u64,
 }
 
 impl Measurement {
@@ -42,12 +63,33 @@ impl Measurement {
         let bytes = self.weight_bytes_per_token as f64;
         bytes * self.decode_rate()
     }
+
+    /// Which share of a decoded token's time its matrix products are.
+    pub fn product_share(&self) -> f64 {
+        let of_one_token = self.products.iter().filter(|product| product.tokens == 1);
+        let seconds: f64 = of_one_token
+            .map(|product| product.time.as_secs_f64() * as_float(product.count))
+            .sum();
+        seconds * self.decode_rate()
+    }
+}
+
+impl ProductTime {
+    /// Bytes of weights read a second.
+    pub fn weight_bandwidth(&self) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
+        let bytes = self.weight_bytes as f64;
+        bytes / self.time.as_secs_f64()
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a figure for people")]
+fn as_float(count: usize) -> f64 {
+    count as f64
 }
 
 fn rate(count: usize, time: Duration) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
-    let count = count as f64;
-    count / time.as_secs_f64()
+    as_float(count) / time.as_secs_f64()
 }
 
 impl fmt::Display for Measurement {
@@ -65,6 +107,22 @@ impl fmt::Display for Measurement {
             self.decoded_tokens,
             self.weight_bandwidth() / 1e9,
             self.read_back_bytes_per_token,
+        )?;
+        for product in &self.products {
+            writeln!(
+                formatter,
+                "product: {} by {}, {} tokens: {:.3} ms, {:.2} GB/s of weights",
+                product.rows,
+                product.cols,
+                product.tokens,
+                product.time.as_secs_f64() * 1e3,
+                product.weight_bandwidth() / 1e9,
+            )?;
+        }
+        writeln!(
+            formatter,
+            "products: {:.0}% of a decoded token's time",
+            self.product_share() * 100.0
         )
     }
 }
@@ -87,15 +145,58 @@ pub async fn measure(
         .collect();
     run(model, &prompt, 2).await?;
     model.reset();
-    let (prefill, decoded_tokens, decode) = run(model, &prompt, decode_tokens + 1).await?;
+    let (prefill, decoded, decode) = run(model, &prompt, decode_tokens + 1).await?;
+    let mut products = model.time_products(1).await?;
+    products.extend(model.time_products(PREFILL_BLOCK).await?);
     Ok(Measurement {
         prompt_tokens,
         prefill,
-        decoded_tokens,
+        decoded_tokens: decoded,
         decode,
         weight_bytes_per_token: model.info().weight_bytes_per_token,
         read_back_bytes_per_token: model.read_back_bytes(&Sampling::GREEDY),
+        products,
     })
+}
+
+/// How long each kind of product is measured for, at least.
+const PRODUCT_TIME: Duration = Duration::from_millis(200);
+
+/// Times each kind of product over the weights of all layers: those of one alone would stay in a cache.
+pub(crate) async fn time_products<E: Engine>(
+    decoder: &Decoder<E>,
+    tokens: usize,
+) -> Result<Vec<ProductTime>, DeviceError> {
+    let engine = decoder.engine();
+    let mut times = Vec::new();
+    for products in decoder.products(tokens) {
+        let Some(first) = products.first() else {
+            continue;
+        };
+        let cols = first.parts.first().map_or(0, |part| part.cols);
+        let x = engine.floats(vec![1.0; tokens * cols]);
+        // The first run compiles.
+        engine.project(&x, tokens, first);
+        engine.finish().await?;
+        let start = Instant::now();
+        let mut passes = 0;
+        while passes == 0 || start.elapsed() < PRODUCT_TIME {
+            for product in &products {
+                engine.project(&x, tokens, product);
+            }
+            engine.finish().await?;
+            passes += 1;
+        }
+        times.push(ProductTime {
+            rows: first.rows(),
+            cols,
+            tokens,
+            count: products.len(),
+            time: start.elapsed().div_f64(as_float(passes * products.len())),
+            weight_bytes: first.byte_count(),
+        });
+    }
+    Ok(times)
 }
 
 async fn run(

@@ -105,6 +105,10 @@ impl Quantization {
 
 /// The decoder that a checkpoint's `config.json` describes.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "what checkpoints differ in: each stands for itself"
+)]
 pub struct Config {
     /// Width of the residual stream.
     pub hidden_size: usize,
@@ -187,7 +191,7 @@ impl Config {
     /// # Errors
     ///
     /// When the text is not such a file, and, by name, for every architecture,
-    /// RoPE scaling, activation and quantization that the decoder does not have.
+    /// `rope_scaling`, activation and quantization that the decoder does not have.
     pub fn parse(json: &str) -> Result<Self, ConfigError> {
         // The name comes first: an unknown architecture may lack the other fields.
         let value: Value = serde_json::from_str(json)

@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::tokenizer::TokenBytes;
 
+/// Digits of a number: one of more is no size of anything.
+const MAX_DIGITS: u8 = 15;
+
 /// What a field of an action holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -17,6 +20,8 @@ pub enum FieldKind {
     Text,
     /// A non-empty array of non-empty strings.
     Texts,
+    /// A whole number that is not negative.
+    Number,
 }
 
 /// A field of an action.
@@ -90,11 +95,11 @@ impl ActionSchema {
                 let (required, optional) = tool.fields();
                 let field = |name: &&str, required| Field {
                     name: (*name).to_owned(),
-                    // The one field that is no string.
-                    kind: if *name == "argv" {
-                        FieldKind::Texts
-                    } else {
-                        FieldKind::Text
+                    kind: match *name {
+                        "argv" => FieldKind::Texts,
+                        "limit" | "max_output_bytes" | "offset" | "stderr_offset"
+                        | "stdout_offset" => FieldKind::Number,
+                        _ => FieldKind::Text,
                     },
                     required,
                 };
@@ -160,6 +165,21 @@ impl ActionSchema {
                 }),
                 _ => None,
             },
+            State::Number { tool, rest, digits } => {
+                if byte.is_ascii_digit() && (1..MAX_DIGITS).contains(&digits) {
+                    return Some(State::Number {
+                        tool,
+                        rest,
+                        digits: digits + 1,
+                    });
+                }
+                let after = State::AfterField {
+                    tool,
+                    rest,
+                    spaced: false,
+                };
+                self.step(after, byte)
+            }
             State::AfterField { tool, rest, spaced } => match byte {
                 b',' if rest != 0 => Some(State::Quote {
                     set: Words::Fields { tool, rest },
@@ -220,6 +240,11 @@ impl ActionSchema {
                         tool,
                         rest,
                         spaced: false,
+                    }),
+                    FieldKind::Number => byte.is_ascii_digit().then_some(State::Number {
+                        tool,
+                        rest,
+                        digits: u8::from(byte != b'0'),
                     }),
                 }
             }
@@ -305,14 +330,45 @@ pub(crate) enum Value {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
     Open,
-    Quote { set: Words, spaced: bool },
-    Word { set: Words, alive: u32, at: u8 },
-    Colon { value: Value },
-    Value { value: Value, spaced: bool },
-    Item { tool: u8, rest: u32, spaced: bool },
-    AfterItem { tool: u8, rest: u32 },
-    AfterField { tool: u8, rest: u32, spaced: bool },
-    AfterFinal { spaced: bool },
+    Quote {
+        set: Words,
+        spaced: bool,
+    },
+    Word {
+        set: Words,
+        alive: u32,
+        at: u8,
+    },
+    Colon {
+        value: Value,
+    },
+    Value {
+        value: Value,
+        spaced: bool,
+    },
+    Item {
+        tool: u8,
+        rest: u32,
+        spaced: bool,
+    },
+    AfterItem {
+        tool: u8,
+        rest: u32,
+    },
+    /// In a number; a zero, which has no other digits, counts none.
+    Number {
+        tool: u8,
+        rest: u32,
+        digits: u8,
+    },
+    AfterField {
+        tool: u8,
+        rest: u32,
+        spaced: bool,
+    },
+    AfterFinal {
+        spaced: bool,
+    },
     Text(Text),
     End,
 }
@@ -592,6 +648,8 @@ impl<'a> Constraint<'a> {
 
 #[cfg(test)]
 mod tests {
+    use evidence_agent::Action;
+
     use super::*;
 
     fn schema() -> ActionSchema {
@@ -663,6 +721,38 @@ mod tests {
             assert_eq!(accepts(reply), None, "{reply}");
         }
         assert_eq!(accepts(r#"{"tool":"run_command","argv":["#), Some(false));
+    }
+
+    #[test]
+    fn the_tools_of_contract_b_take_numbers() {
+        let schema = ActionSchema::for_tools(&[ToolName::ReadToolOutput, ToolName::PollProcess]);
+        let is_complete = |reply: &str| {
+            let constraint = Constraint::new(&schema);
+            let state = constraint.after(reply.as_bytes());
+            state.map(|state| state == State::End)
+        };
+        let digest = "0".repeat(64);
+        for fields in [
+            r#""offset":0,"limit":8192"#,
+            r#""limit": 1, "offset": 1234567890"#,
+        ] {
+            let reply =
+                format!(r#"{{"tool":"akh_read_tool_output","sha256":"{digest}",{fields}}}"#);
+            assert_eq!(is_complete(&reply), Some(true), "{reply}");
+            Action::parse(&reply, Some(&[ToolName::ReadToolOutput])).unwrap();
+        }
+        let poll = r#"{"tool":"exec_poll","stdout_offset":7,"process_id":"p"}"#;
+        assert_eq!(is_complete(poll), Some(true));
+        for reply in [
+            r#"{"tool":"exec_poll","stdout_offset":"7""#,
+            r#"{"tool":"exec_poll","stdout_offset":-"#,
+            r#"{"tool":"exec_poll","stdout_offset":01"#,
+            r#"{"tool":"exec_poll","stdout_offset":1."#,
+            r#"{"tool":"exec_poll","stdout_offset":1234567890123456"#,
+            r#"{"tool":"exec_poll","stdout_offset":7}"#,
+        ] {
+            assert_eq!(is_complete(reply), None, "{reply}");
+        }
     }
 
     #[test]

@@ -53,7 +53,7 @@ impl<E: Engine> Linear<E> {
     }
 
     fn byte_count(&self) -> u64 {
-        self.parts.iter().map(Matrix::byte_count).sum()
+        self.projection().byte_count()
     }
 }
 
@@ -93,7 +93,12 @@ struct Loader<'a, 's, E: Engine, S> {
     config: &'a Config,
     checkpoint: Checkpoint<'s, S>,
     progress: &'a mut dyn FnMut(u64, u64),
+    /// Bytes that the device may not have taken over yet.
+    under_way: usize,
 }
+
+/// Bytes that may be under way to the device: until it has them, they are in this machine's memory too.
+const MAX_UNDER_WAY: usize = 32 << 20;
 
 impl<E: Engine, S: CheckpointSource> Loader<'_, '_, E, S> {
     fn report(&mut self) {
@@ -113,14 +118,20 @@ impl<E: Engine, S: CheckpointSource> Loader<'_, '_, E, S> {
         Ok(matrix)
     }
 
-    fn upload(&self, matrix: HostMatrix) -> Result<Matrix<E::Words>, LoadError> {
+    async fn upload(&mut self, matrix: HostMatrix) -> Result<Matrix<E::Words>, LoadError> {
         let needed = 4 * matrix.words.len().max(matrix.groups.len()) as u64;
-        match self.engine.max_buffer_bytes() {
-            Some(limit) if needed > limit => {
-                Err(DeviceError::BufferTooLarge { needed, limit }.into())
-            }
-            _ => Ok(self.engine.upload(matrix)),
+        if let Some(limit) = self.engine.max_buffer_bytes()
+            && needed > limit
+        {
+            return Err(DeviceError::BufferTooLarge { needed, limit }.into());
         }
+        self.under_way += 4 * (matrix.words.len() + matrix.groups.len());
+        let matrix = self.engine.upload(matrix);
+        if self.under_way > MAX_UNDER_WAY {
+            self.engine.finish().await?;
+            self.under_way = 0;
+        }
+        Ok(matrix)
     }
 
     async fn linear(
@@ -139,7 +150,7 @@ impl<E: Engine, S: CheckpointSource> Loader<'_, '_, E, S> {
                 Some(mut first) => match first.append(matrix) {
                     Ok(()) => first,
                     Err(other) => {
-                        parts.push(self.upload(first)?);
+                        parts.push(self.upload(first).await?);
                         other
                     }
                 },
@@ -150,7 +161,7 @@ impl<E: Engine, S: CheckpointSource> Loader<'_, '_, E, S> {
             }
         }
         if let Some(last) = pending {
-            parts.push(self.upload(last)?);
+            parts.push(self.upload(last).await?);
         }
         Ok(Linear {
             parts,
@@ -244,11 +255,12 @@ impl<E: Engine> Decoder<E> {
             config: &config,
             checkpoint,
             progress,
+            under_way: 0,
         };
         loader.report();
         let (vocab, hidden) = (config.vocab_size, config.hidden_size);
         let embedding = loader.matrix("model.embed_tokens", vocab, hidden).await?;
-        let embed_tokens = loader.upload(embedding)?;
+        let embed_tokens = loader.upload(embedding).await?;
         let mut layers = Vec::new();
         for index in 0..config.num_hidden_layers {
             layers.push(loader.layer(index).await?);
@@ -321,10 +333,8 @@ impl<E: Engine> Decoder<E> {
         self.logits = None;
     }
 
-    /// Bytes of weights that one token reads.
-    pub(crate) fn bytes_per_token(&self) -> u64 {
-        let layers: u64 = self
-            .layers
+    fn layer_bytes(&self) -> u64 {
+        self.layers
             .iter()
             .map(|layer| {
                 layer.qkv_proj.byte_count()
@@ -332,9 +342,21 @@ impl<E: Engine> Decoder<E> {
                     + layer.gate_up_proj.byte_count()
                     + layer.down_proj.byte_count()
             })
-            .sum();
+            .sum()
+    }
+
+    /// Bytes of weights that one token reads.
+    pub(crate) fn bytes_per_token(&self) -> u64 {
         let head = self.lm_head.as_ref().map(Linear::byte_count);
-        layers + head.unwrap_or_else(|| self.embed_tokens.byte_count())
+        self.layer_bytes() + head.unwrap_or_else(|| self.embed_tokens.byte_count())
+    }
+
+    /// Bytes of matrices, keys and values: all that is large.
+    pub(crate) fn byte_count(&self) -> u64 {
+        let head = self.lm_head.as_ref().map_or(0, Linear::byte_count);
+        let cached = 2 * self.capacity * self.heads.key_value_size() * self.layers.len();
+        let floats = size_of::<f32>() as u64;
+        self.embed_tokens.byte_count() + self.layer_bytes() + head + floats * cached as u64
     }
 
     /// Makes room for the keys and values of `length` tokens.
@@ -410,14 +432,17 @@ impl<E: Engine> Decoder<E> {
         let last = self
             .engine
             .rms_norm(x, count - 1..count, &self.norm, hidden, eps);
-        let head = match &self.lm_head {
+        self.engine.project(&last, 1, &self.head_projection())
+    }
+
+    fn head_projection(&self) -> Projection<'_, E> {
+        match &self.lm_head {
             Some(head) => head.projection(),
             None => Projection {
                 parts: std::slice::from_ref(&self.embed_tokens),
                 bias: None,
             },
-        };
-        self.engine.project(&last, 1, &head)
+        }
     }
 
     /// Makes these tokens less likely to be chosen next.
@@ -450,6 +475,27 @@ impl<E: Engine> Decoder<E> {
             Some(logits) => self.engine.read(logits).await,
             None => Ok(Vec::new()),
         }
+    }
+
+    /// The products that so many tokens go through, in a list for each kind: over the layers, and the
+    /// head, which of a block of tokens only the last goes through.
+    pub(crate) fn products(&self, tokens: usize) -> Vec<Vec<Projection<'_, E>>> {
+        let of_layers = |linear: fn(&Layer<E>) -> &Linear<E>| {
+            self.layers
+                .iter()
+                .map(|layer| linear(layer).projection())
+                .collect()
+        };
+        let mut products: Vec<Vec<_>> = vec![
+            of_layers(|layer| &layer.qkv_proj),
+            of_layers(|layer| &layer.o_proj),
+            of_layers(|layer| &layer.gate_up_proj),
+            of_layers(|layer| &layer.down_proj),
+        ];
+        if tokens == 1 {
+            products.push(vec![self.head_projection()]);
+        }
+        products
     }
 
     /// Waits until everything that was asked is computed.

@@ -286,15 +286,15 @@ pub(crate) fn group_floats(float: GroupFloat, group: &[u32]) -> [f32; 2] {
     }
 }
 
-fn unpack_group(bits: u32, scale: f32, bias: f32, words: &[u32], values: &mut [f32]) {
-    let mask = (1_u32 << bits) - 1;
-    for (values, word) in values.chunks_exact_mut(32 / bits as usize).zip(words) {
+fn unpack_group(width: u32, scale: f32, bias: f32, packed: &[u32], values: &mut [f32]) {
+    let mask = (1_u32 << width) - 1;
+    for (values, word) in values.chunks_exact_mut(32 / width as usize).zip(packed) {
         let mut word = *word;
         for value in values {
             #[expect(clippy::cast_precision_loss, reason = "at most eight bits")]
             let quantized = (word & mask) as f32;
             *value = scale * quantized + bias;
-            word >>= bits;
+            word >>= width;
         }
     }
 }

@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 
 use evidence_agent::Message;
 
+use crate::bench::{ProductTime, time_products};
 use crate::chat::{ChatTemplate, TemplateError, TokenizerConfig};
 use crate::checkpoint::{CheckpointError, MAX_JSON_BYTES, read_config};
 use crate::config::Config;
@@ -60,6 +61,7 @@ pub enum GenerateError {
 
 /// Where a model computes.
 #[derive(Debug, Clone)]
+#[expect(clippy::large_enum_variant, reason = "it is never one of many")]
 pub enum Backend {
     /// Burn's CPU backend, one thread.
     Flex,
@@ -140,11 +142,14 @@ pub struct ModelInfo {
     pub adapter: Option<AdapterInfo>,
     /// Bytes of weights that each token reads.
     pub weight_bytes_per_token: u64,
+    /// Bytes of matrices, keys and values.
+    pub device_bytes: u64,
     /// Tokens in the key-value cache.
     pub context_tokens: usize,
 }
 
-/// A decoder on one of the backends.
+/// A decoder on one of the backends. A program holds one or two of them.
+#[expect(clippy::large_enum_variant, reason = "it is never one of many")]
 enum AnyDecoder {
     Flex(Decoder<FlexEngine>),
     Wgpu(Decoder<GpuEngine>),
@@ -260,6 +265,7 @@ impl Model {
             config: decoder.config().clone(),
             adapter,
             weight_bytes_per_token: decoder.bytes_per_token(),
+            device_bytes: decoder.byte_count(),
             context_tokens: decoder.seen().len(),
         })
     }
@@ -305,7 +311,7 @@ impl Model {
             .iter()
             .map(|message| message.content.as_str())
             .chain(options.tools.as_deref());
-        let mark = Tokenizer::unused_mark(texts);
+        let mark = Tokenizer::unused_mark(&texts);
         let guarded: Vec<Message> = messages
             .iter()
             .map(|message| Message::new(message.role, tokenizer.guard(&message.content, mark)))
@@ -325,7 +331,7 @@ impl Model {
     /// When there is no tokenizer or it refuses.
     pub fn encode_text(&self, text: &str) -> Result<Vec<u32>, GenerateError> {
         let tokenizer = self.tokenizer.as_ref().ok_or(GenerateError::NoTokenizer)?;
-        Ok(tokenizer.encode(text, Tokenizer::unused_mark([text].into_iter()))?)
+        Ok(tokenizer.encode(text, Tokenizer::unused_mark(&[text].into_iter()))?)
     }
 
     /// Begins a reply to a conversation.
@@ -427,6 +433,14 @@ impl Model {
             AnyDecoder::Flex(_) => 0,
             AnyDecoder::Wgpu(_) => CANDIDATE_BYTES * sampling.candidate_count() as u64,
         }
+    }
+
+    /// Times the matrix products of so many tokens.
+    pub(crate) async fn time_products(
+        &self,
+        tokens: usize,
+    ) -> Result<Vec<ProductTime>, DeviceError> {
+        with_decoder!(&self.decoder, decoder => time_products(decoder, tokens).await)
     }
 
     /// All logits after the last token of a prompt.

@@ -30,7 +30,7 @@ pub enum TokenizerError {
 ///
 /// Texts of a conversation are kept apart from the template around them: what
 /// looks like a special token in a message is guarded before the template is
-/// rendered ([`guard`](Self::guard)) and encoded as the letters that it is.
+/// rendered (`guard`) and encoded as the letters that it is.
 pub struct Tokenizer {
     /// Encodes special tokens as letters. They are split off beforehand.
     inner: Inner,
@@ -131,7 +131,7 @@ impl Tokenizer {
     }
 
     /// A mark that occurs in none of these texts.
-    pub(crate) fn unused_mark<'a>(texts: impl Iterator<Item = &'a str> + Clone) -> char {
+    pub(crate) fn unused_mark<'a>(texts: &(impl Iterator<Item = &'a str> + Clone)) -> char {
         ('\u{10f000}'..='\u{10fffd}')
             .find(|mark| !texts.clone().any(|text| text.contains(*mark)))
             // A text that holds four thousand different private characters
@@ -285,17 +285,13 @@ impl TextStream {
                 Err(error) => {
                     let (valid, rest) = self.pending.split_at(error.valid_up_to());
                     text.push_str(&String::from_utf8_lossy(valid));
-                    match error.error_len() {
-                        // The model wrote what is no text.
-                        Some(length) => {
-                            text.push(char::REPLACEMENT_CHARACTER);
-                            self.pending = rest[length..].to_vec();
-                        }
-                        None => {
-                            self.pending = rest.to_vec();
-                            return text;
-                        }
-                    }
+                    let Some(length) = error.error_len() else {
+                        self.pending = rest.to_vec();
+                        return text;
+                    };
+                    // The model wrote what is no text.
+                    text.push(char::REPLACEMENT_CHARACTER);
+                    self.pending = rest[length..].to_vec();
                 }
             }
         }

@@ -173,12 +173,12 @@ fn tensors_that_are_missing_extra_or_misshapen_are_named() {
 fn types_that_do_not_belong_are_named() {
     let name = "model.norm.weight";
     let error = refusal_with(FLOATS, |tensors| {
-        tensors.get_mut(name).unwrap().0 = "I32".to_owned()
+        tensors.get_mut(name).unwrap().0 = "I32".to_owned();
     });
     assert!(matches!(&error, CheckpointError::WrongDtype { name: tensor, .. } if tensor == name));
     let name = "model.layers.0.mlp.up_proj.weight";
     let error = refusal_with(PACKED, |tensors| {
-        tensors.get_mut(name).unwrap().0 = "F32".to_owned()
+        tensors.get_mut(name).unwrap().0 = "F32".to_owned();
     });
     assert!(matches!(&error, CheckpointError::WrongDtype { name: tensor, .. } if tensor == name));
 }

@@ -10,6 +10,7 @@ mod debian;
 mod node;
 mod python;
 mod tools;
+mod vulkan;
 mod wasm_target;
 
 use std::env;
@@ -42,12 +43,16 @@ pub enum Need {
     NodePackages,
     /// The packages of npm/package.json: what the npm package is built, described and tested with.
     PackageNodePackages,
+    /// The packages of tests/model/peers: what the model's worker is measured beside.
+    PeerNodePackages,
     /// Chromium and its driver.
     Browser,
     /// The maker of the documentation.
     MdBook,
     /// The tester of HTTP interfaces.
     Schemathesis,
+    /// A driver for the models' kernels, natively.
+    Vulkan,
     /// What the commands in the book use beside our own.
     BookPrograms,
 }
@@ -154,6 +159,9 @@ pub fn prepare(project: &Project, needs: &[Need]) -> Result<Environment> {
     if needed(Need::Schemathesis) && !python::can_make_environments() {
         packages.push(python::packages());
     }
+    if needed(Need::Vulkan) {
+        packages.extend(vulkan::missing());
+    }
     let book_programs = ["curl", "jq"];
     if needed(Need::BookPrograms)
         && book_programs
@@ -185,6 +193,12 @@ pub fn prepare(project: &Project, needs: &[Need]) -> Result<Environment> {
             "building and testing the npm package",
         )?;
     }
+    if needed(Need::PeerNodePackages) {
+        node::ensure(
+            &project.model_tests().join("peers"),
+            "measuring the model's worker beside others",
+        )?;
+    }
     if needed(Need::Schemathesis) {
         python::ensure(project, &project.root().join("tests/http/requirements.txt"))?;
     }
@@ -207,7 +221,9 @@ fn tools(project: &Project, needs: &[Need]) -> Result<Vec<CargoTool>> {
             | Need::NodePackages
             | Need::Browser
             | Need::BookPrograms
+            | Need::Vulkan
             | Need::PackageNodePackages
+            | Need::PeerNodePackages
             | Need::Schemathesis => {}
         }
     }

@@ -7,13 +7,17 @@ mod byte_map;
 mod byte_view;
 mod captures;
 mod contract_section;
+mod decider_section;
 mod deletion_dialog;
 mod digest_check;
 mod exact_text;
 mod files_section;
 mod header;
 mod limits_section;
+mod live_reply;
 mod meter;
+mod model_section;
+mod model_state;
 mod notices;
 mod outcome;
 mod persistence;
@@ -28,10 +32,12 @@ use leptos::prelude::*;
 
 use self::artifacts_panel::ArtifactsPanel;
 use self::contract_section::ContractSection;
+use self::decider_section::DeciderSection;
 use self::deletion_dialog::DeletionDialog;
 use self::files_section::FilesSection;
 use self::header::Header;
 use self::limits_section::LimitsSection;
+use self::model_section::ModelSection;
 use self::notices::Notices;
 use self::run_panel::RunPanel;
 use self::script_section::ScriptSection;
@@ -72,7 +78,10 @@ pub fn App() -> impl IntoView {
                 <TaskSection />
                 <FilesSection />
                 <ContractSection />
-                <ScriptSection />
+                <DeciderSection />
+                <Show when=move || page.live.is_chosen() fallback=ScriptSection>
+                    <ModelSection />
+                </Show>
                 <LimitsSection />
             </section>
             <RunPanel />

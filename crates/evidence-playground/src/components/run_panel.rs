@@ -4,10 +4,12 @@ use leptos::prelude::*;
 use wasm_bindgen::JsCast as _;
 use web_sys::HtmlElement;
 
+use super::live_reply::{LiveReply, ModelLine};
 use super::meter::Meter;
 use super::outcome::Outcome;
 use super::timeline::Timeline;
 use crate::browser;
+use crate::live::ModelState;
 use crate::runner::Phase;
 use crate::state::Playground;
 
@@ -28,6 +30,7 @@ pub fn RunPanel() -> impl IntoView {
     Effect::new(move || {
         page.steps.track();
         page.outcome.track();
+        page.live.reply.track();
         if let Some(panel) = panel
             .get()
             .filter(|_| page.phase.get_untracked() != Phase::Ready)
@@ -66,6 +69,17 @@ pub fn RunPanel() -> impl IntoView {
                     >
                         "Pause"
                     </button>
+                    <Show when=move || page.live.is_chosen()>
+                        <button
+                            type="button"
+                            disabled=move || {
+                                !page.busy.get() && matches!(phase(), Phase::Ready | Phase::Ended)
+                            }
+                            on:click=move |_| page.stop()
+                        >
+                            "Stop"
+                        </button>
+                    </Show>
                     <button
                         type="button"
                         disabled=move || phase() == Phase::Ready
@@ -74,6 +88,7 @@ pub fn RunPanel() -> impl IntoView {
                         "Reset"
                     </button>
                 </div>
+                <ModelLine />
                 <Meter />
             </div>
             <p class="visually-hidden" role="status" aria-live="polite">
@@ -81,6 +96,7 @@ pub fn RunPanel() -> impl IntoView {
             </p>
             {move || blocked.get().map(|reason| view! { <p class="hint">{reason}</p> })}
             <Timeline />
+            <LiveReply />
             <Outcome />
         </section>
     }
@@ -126,6 +142,12 @@ fn blocked(page: Playground) -> Option<&'static str> {
         .is_err()
     {
         Some("Correct the limits to run.")
+    } else if page.live.is_chosen() {
+        page.live.model.with(|model| match model {
+            ModelState::Ready(_) => None,
+            ModelState::Loading(_) => Some("The model is being loaded…"),
+            ModelState::None | ModelState::Failed(_) => Some("Load a model to run."),
+        })
     } else if page
         .script
         .with(|text| script_replies(text).next().is_none())

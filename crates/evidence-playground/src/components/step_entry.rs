@@ -1,9 +1,10 @@
 use leptos::prelude::*;
 
 use super::exact_text::ExactText;
+use crate::live::Figures;
 use crate::runner::{Evidence, Step, badge};
 use crate::state::Playground;
-use crate::text::{counted, range};
+use crate::text::{counted, grouped, range, tenth};
 
 /// One step: what the model said, what it saw, and how many bytes went each way.
 #[component]
@@ -69,6 +70,7 @@ pub fn StepEntry(
                     <dd>{out}</dd>
                 </div>
             </dl>
+            {step.figures.map(model_figures)}
             <h4>"The model said"</h4>
             <ExactText label=said text=step.reply />
             {step
@@ -92,5 +94,35 @@ pub fn StepEntry(
                     }
                 })}
         </li>
+    }
+}
+
+/// What the model took for its reply.
+fn model_figures(figures: Figures) -> impl IntoView {
+    let speed = |count: String, rate: Option<f64>| match rate {
+        Some(rate) => format!("{count} at {} tokens/s", tenth(rate)),
+        None => count,
+    };
+    let read = format!(
+        "{} of {} tokens",
+        grouped(figures.computed_tokens),
+        grouped(figures.prompt_tokens)
+    );
+    let written = counted(figures.reply_tokens, "token");
+    view! {
+        <dl class="figures">
+            <div>
+                <dt>"newly read"</dt>
+                <dd>{speed(read, figures.prefill_rate())}</dd>
+            </div>
+            <div>
+                <dt>"written"</dt>
+                <dd>{speed(written, figures.decode_rate())}</dd>
+            </div>
+            <div>
+                <dt>"context"</dt>
+                <dd>{counted(figures.context_tokens, "token")}</dd>
+            </div>
+        </dl>
     }
 }

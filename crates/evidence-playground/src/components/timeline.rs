@@ -11,7 +11,9 @@ pub fn Timeline() -> impl IntoView {
     let page = Playground::of_page();
     let empty = move || page.steps.with(Vec::is_empty);
     view! {
-        <Show when=move || empty() && page.outcome.with(Option::is_none)>
+        <Show when=move || {
+            empty() && page.outcome.with(Option::is_none) && page.live.reply.with(Option::is_none)
+        }>
             <p class="empty">
                 "Press Run to watch the model work, or Step to go one reply at a time."
             </p>

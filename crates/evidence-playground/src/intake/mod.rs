@@ -11,7 +11,8 @@ use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::JsFuture;
 use web_sys::{DataTransfer, DomException, File, FileList};
 
-use self::candidates::{Candidate, of_file_list, of_transfer};
+use self::candidates::Candidate;
+pub use self::candidates::{of_file_list, of_transfer};
 use self::rules::{Refusal, check_bytes, check_path, check_size};
 use crate::browser;
 use crate::parameters::Parameters;

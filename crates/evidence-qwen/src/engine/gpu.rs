@@ -2,6 +2,7 @@
 //! Vulkan, Metal or Direct3D natively.
 
 use std::ops::Range;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use burn::backend::wgpu::{
@@ -9,13 +10,14 @@ use burn::backend::wgpu::{
 };
 use burn::backend::{DType, TensorMetadata};
 use burn::cubecl;
+use burn::cubecl::bytes::Bytes;
 use burn::cubecl::client::Client;
 use burn::cubecl::ir::{ElemType, UIntKind, metadata::Info};
 use burn::cubecl::prelude::{
     AddressType, CubeDim, ExecutionMode, KernelDefinition, KernelId, KernelMetadata,
     KernelSettings, Scope,
 };
-use burn::cubecl::server::{KernelArguments, MetadataBindingInfo};
+use burn::cubecl::server::{KernelArguments, MetadataBindingInfo, ServerError};
 use burn::cubecl::{CubeCount, CubeKernel, PrecompiledSource};
 use burn::tensor::Shape;
 use serde::{Deserialize, Serialize};
@@ -53,6 +55,25 @@ pub struct Gpu {
     info: AdapterInfo,
     plan: Plan,
     is_tuned: bool,
+    fault: Fault,
+}
+
+/// The first error that the device reported on its own. What it computes from
+/// then on means nothing.
+type Fault = Arc<OnceLock<DeviceError>>;
+
+/// Keeps what the device reports. Burn's own handler panics instead.
+fn watch(device: &wgpu::Device) -> Fault {
+    let fault = Fault::default();
+    let reported = Arc::clone(&fault);
+    device.on_uncaptured_error(Arc::new(move |error| {
+        // The first is the cause of those that follow.
+        let _ = reported.set(match error {
+            wgpu::Error::OutOfMemory { .. } => DeviceError::OutOfMemory,
+            error => DeviceError::Failed(error.to_string()),
+        });
+    }));
+    fault
 }
 
 impl std::fmt::Debug for Gpu {
@@ -79,7 +100,14 @@ impl Gpu {
                 ..Default::default()
             })
             .await
-            .map_err(|error| failed(&error))?;
+            .map_err(|error| {
+                if cfg!(target_family = "wasm") {
+                    // What it lists are the interfaces that no browser has.
+                    failed(&"the browser offers none")
+                } else {
+                    failed(&error)
+                }
+            })?;
         let wanted = wgpu::Features::SUBGROUP | wgpu::Features::SHADER_F16;
         let features = adapter.features() & wanted;
         let limits = adapter.limits();
@@ -114,12 +142,13 @@ impl Gpu {
         let setup = WgpuSetup {
             instance,
             adapter,
-            device,
+            device: device.clone(),
             queue,
             backend,
         };
-        let device = try_init_device(setup, options).map_err(|error| failed(&error))?;
-        let device = cubecl::Device::Wgpu(device);
+        let burn_device = try_init_device(setup, options).map_err(|error| failed(&error))?;
+        let fault = watch(&device);
+        let device = cubecl::Device::Wgpu(burn_device);
         let client = device.client();
         let plan = Plan::guess(&info);
         Ok(Self {
@@ -128,6 +157,7 @@ impl Gpu {
             info,
             plan,
             is_tuned: false,
+            fault,
         })
     }
 
@@ -164,9 +194,10 @@ impl Gpu {
         )
     }
 
-    fn upload<T: bytemuck::Pod>(&self, values: &[T], dtype: DType) -> CubeTensor {
-        let handle = self.client.create_from_slice(bytemuck::cast_slice(values));
+    fn upload<T: bytemuck::Pod + Send + Sync>(&self, values: Vec<T>, dtype: DType) -> CubeTensor {
         let shape = Shape::new([values.len()]);
+        // A matrix is large: it is handed over, not copied.
+        let handle = self.client.create(Bytes::from_elems(values));
         CubeTensor::new_contiguous(
             self.client.clone(),
             self.device.clone(),
@@ -326,6 +357,9 @@ impl Plan {
 const MEASUREMENT: Duration = Duration::from_millis(20);
 const MAX_RUNS: u32 = 20;
 
+/// Bytes of the smallest matrix that variants are measured with.
+const MEASURED_BYTES: u64 = 256 << 10;
+
 /// Tokens that the variants for many are measured with.
 const MEASURED_TOKENS: usize = 64;
 
@@ -357,9 +391,10 @@ impl GpuEngine {
     }
 
     /// Chooses the fastest variants for products with this matrix, by a short
-    /// measurement. Does nothing when a plan was remembered.
+    /// measurement. Does nothing when a plan was remembered, or when the matrix
+    /// is so small that compiling the variants takes longer than they can save.
     pub(crate) async fn tune(&mut self, matrix: &Matrix<CubeTensor>) -> Result<(), DeviceError> {
-        if self.gpu.is_tuned {
+        if self.gpu.is_tuned || matrix.byte_count() < MEASURED_BYTES {
             return Ok(());
         }
         let mut best = Best::default();
@@ -494,11 +529,11 @@ impl Engine for GpuEngine {
     type Words = CubeTensor;
 
     fn floats(&self, values: Vec<f32>) -> CubeTensor {
-        self.gpu.upload(&values, DType::F32)
+        self.gpu.upload(values, DType::F32)
     }
 
     fn words(&self, values: Vec<u32>) -> CubeTensor {
-        self.gpu.upload(&values, DType::U32)
+        self.gpu.upload(values, DType::U32)
     }
 
     fn zeros(&self, length: usize) -> CubeTensor {
@@ -524,7 +559,7 @@ impl Engine for GpuEngine {
 
     fn embed(&self, table: &Matrix<CubeTensor>, tokens: &[u32]) -> CubeTensor {
         let out = self.gpu.empty(tokens.len() * table.cols, DType::F32);
-        let ids = self.gpu.upload(tokens, DType::U32);
+        let ids = self.gpu.upload(tokens.to_vec(), DType::U32);
         let mut buffers = vec![&ids, &table.words];
         buffers.extend(&table.groups);
         buffers.push(&out);
@@ -643,7 +678,7 @@ impl Engine for GpuEngine {
         if tokens.is_empty() {
             return;
         }
-        let ids = self.gpu.upload(tokens, DType::U32);
+        let ids = self.gpu.upload(tokens.to_vec(), DType::U32);
         let count = (narrow(tokens.len()).div_ceil(REDUCTION_THREADS), 1);
         let params = Some([narrow(tokens.len()), penalty.to_bits()]);
         self.gpu
@@ -662,7 +697,7 @@ impl Engine for GpuEngine {
         let slices = length.div_ceil(slice);
         let lists = self.gpu.empty((2 * slices * count) as usize, DType::U32);
         let best = self.gpu.empty(2 * count as usize, DType::U32);
-        let mask = allowed.map(|allowed| self.gpu.upload(allowed, DType::U32));
+        let mask = allowed.map(|allowed| self.gpu.upload(allowed.to_vec(), DType::U32));
         let mut buffers = vec![logits];
         buffers.extend(&mask);
         buffers.push(&lists);
@@ -700,22 +735,31 @@ impl Engine for GpuEngine {
     }
 
     async fn finish(&self) -> Result<(), DeviceError> {
-        self.gpu
-            .client
-            .sync()
-            .await
-            .map_err(|error| DeviceError::Failed(error.to_string()))
+        let finished = self.gpu.client.sync().await;
+        self.gpu.checked(finished)
     }
 }
 
 impl Gpu {
+    /// What Burn says, unless the device said something before.
+    fn checked<T>(&self, result: Result<T, ServerError>) -> Result<T, DeviceError> {
+        if let Some(fault) = self.fault.get() {
+            return Err(fault.clone());
+        }
+        result.map_err(|error| {
+            if error.is_device_poisoned() {
+                DeviceError::Lost
+            } else {
+                DeviceError::Failed(error.to_string())
+            }
+        })
+    }
+
     /// The only way back from the device.
     async fn read(&self, tensor: &CubeTensor) -> Result<Vec<u8>, DeviceError> {
         let byte_count = tensor.shape().num_elements() * tensor.dtype.size();
-        let read = self.client.read_async(vec![tensor.handle.clone()]);
-        let mut buffers = read
-            .await
-            .map_err(|error| DeviceError::Failed(error.to_string()))?;
+        let read = self.client.read_async(vec![tensor.handle.clone()]).await;
+        let mut buffers = self.checked(read)?;
         let mut bytes = buffers
             .pop()
             .map(|bytes| bytes.to_vec())
@@ -917,10 +961,10 @@ mod tests {
         for (format, cols) in formats() {
             let table = matrix(&mut random, 50, cols, format);
             let tokens = [49, 0, 7, 7];
-            let on_cpu = FlexEngine.embed(&FlexEngine.upload(table.clone()), &tokens);
-            let on_gpu = engine.embed(&engine.upload(table), &tokens);
-            let expected = block_on(FlexEngine.read(&on_cpu)).unwrap();
-            let actual = block_on(engine.read(&on_gpu)).unwrap();
+            let expected = FlexEngine.embed(&FlexEngine.upload(table.clone()), &tokens);
+            let expected = block_on(FlexEngine.read(&expected)).unwrap();
+            let actual = engine.embed(&engine.upload(table), &tokens);
+            let actual = block_on(engine.read(&actual)).unwrap();
             assert!(relative_difference(&actual, &expected) < 1e-6, "{format:?}");
         }
     }

@@ -29,7 +29,13 @@ pub enum DeviceError {
         /// Bytes that the adapter allows.
         limit: u64,
     },
-    /// The device failed while it computed: lost, out of memory, or a kernel refused.
+    /// The adapter's memory is used up.
+    #[error("the adapter has not enough memory for this model; choose a smaller one")]
+    OutOfMemory,
+    /// The browser or the driver took the device away.
+    #[error("the device was lost; load the model again, or choose a smaller one")]
+    Lost,
+    /// The device failed while it computed, or refused a kernel.
     #[error("the device failed: {0}; load the model again, or choose a smaller one")]
     Failed(String),
     /// The logits hold values that are no numbers.
@@ -71,6 +77,11 @@ impl<E: Engine + ?Sized> Projection<'_, E> {
     /// Width of the output.
     pub(crate) fn rows(&self) -> usize {
         self.parts.iter().map(|part| part.rows).sum()
+    }
+
+    /// Bytes that one pass over the matrices reads.
+    pub(crate) fn byte_count(&self) -> u64 {
+        self.parts.iter().map(Matrix::byte_count).sum()
     }
 }
 

@@ -512,22 +512,20 @@ fn matvec(text: &mut String, product: &Product, variant: MatvecVariant, main: &s
         let _ = writeln!(text, "let start{r} = {clamped} * {blocks}u;");
         let _ = writeln!(text, "var total{r} = vec4<f32>();");
     }
-    match product.format {
-        Format::Packed {
-            bits, group_size, ..
-        } => {
-            // One lane walks whole groups; several take block after block in turn.
-            let per_step = if lanes == 1 { group_size / block } else { 1 };
-            packed_rows(text, product, bits, (lanes, rows), per_step);
+    if let Format::Packed {
+        bits, group_size, ..
+    } = product.format
+    {
+        // One lane walks whole groups; several take block after block in turn.
+        let per_step = if lanes == 1 { group_size / block } else { 1 };
+        packed_rows(text, product, bits, (lanes, rows), per_step);
+    } else {
+        let _ = writeln!(text, "for (var b = lane; b < {blocks}u; b += {lanes}u) {{");
+        let _ = writeln!(text, "let x0 = x[src + b];");
+        for r in 0..rows {
+            let _ = writeln!(text, "total{r} = fma(four(start{r} + b), x0, total{r});");
         }
-        _ => {
-            let _ = writeln!(text, "for (var b = lane; b < {blocks}u; b += {lanes}u) {{");
-            let _ = writeln!(text, "let x0 = x[src + b];");
-            for r in 0..rows {
-                let _ = writeln!(text, "total{r} = fma(four(start{r} + b), x0, total{r});");
-            }
-            text.push_str("}\n");
-        }
+        text.push_str("}\n");
     }
     for r in 0..rows {
         let _ = writeln!(text, "var sum{r} = dot(total{r}, vec4<f32>(1.0));");
@@ -666,44 +664,42 @@ fn register_tile(text: &mut String, product: &Product, rows: u32, tokens: u32, m
             text.push_str("}\n");
         }
     };
-    match product.format {
-        Format::Packed {
-            bits, group_size, ..
-        } => {
-            let word_vectors = block_vectors(product.format);
-            for r in 0..rows {
+    if let Format::Packed {
+        bits, group_size, ..
+    } = product.format
+    {
+        let word_vectors = block_vectors(product.format);
+        for r in 0..rows {
+            let _ = writeln!(
+                text,
+                "let group{r} = group_floats((start{r} + b) / {}u);",
+                group_size / block
+            );
+            for vector in 0..word_vectors {
                 let _ = writeln!(
                     text,
-                    "let group{r} = group_floats((start{r} + b) / {}u);",
-                    group_size / block
+                    "let words{r}_{vector} = words[(start{r} + b) * {word_vectors}u + {vector}u];"
                 );
-                for vector in 0..word_vectors {
-                    let _ = writeln!(
-                        text,
-                        "let words{r}_{vector} = words[(start{r} + b) * {word_vectors}u + {vector}u];"
-                    );
-                }
-            }
-            for index in 0..8 {
-                text.push_str("{\n");
-                for r in 0..rows {
-                    let vector = packed_vector(bits, index, &format!("words{r}_"));
-                    let _ = writeln!(
-                        text,
-                        "let w{r} = {vector} * (group{r}.x * {}) + group{r}.y;",
-                        factors(bits)
-                    );
-                }
-                multiply(text, index, "w");
-                text.push_str("}\n");
             }
         }
-        _ => {
+        for index in 0..8 {
+            text.push_str("{\n");
             for r in 0..rows {
-                let _ = writeln!(text, "let w{r} = four(start{r} + b);");
+                let vector = packed_vector(bits, index, &format!("words{r}_"));
+                let _ = writeln!(
+                    text,
+                    "let w{r} = {vector} * (group{r}.x * {}) + group{r}.y;",
+                    factors(bits)
+                );
             }
-            multiply(text, 0, "w");
+            multiply(text, index, "w");
+            text.push_str("}\n");
         }
+    } else {
+        for r in 0..rows {
+            let _ = writeln!(text, "let w{r} = four(start{r} + b);");
+        }
+        multiply(text, 0, "w");
     }
     text.push_str("}\n");
     for t in 0..tokens {
@@ -755,52 +751,7 @@ var<workgroup> inputs: array<vec4<f32>, {size}>;
 ",
         inputs = tile * vectors,
     );
-    match product.format {
-        Format::Packed {
-            bits, group_size, ..
-        } => {
-            let word_vectors = block_vectors(product.format);
-            let block = block_cols(product.format);
-            let row = row_index(product, "first_row + i");
-            let _ = write!(
-                text,
-                "    for (var i = index; i < {tile}u; i += 256u) {{
-        let block = {row} * {blocks}u + col / 8u;
-        let group = group_floats(block / {per_group}u);
-",
-                blocks = product.cols / block,
-                per_group = group_size / block,
-            );
-            for vector in 0..word_vectors {
-                let _ = writeln!(
-                    text,
-                    "let words{vector} = words[block * {word_vectors}u + {vector}u];"
-                );
-            }
-            unpack_block(text, bits, "words", false);
-            for index in 0..8 {
-                let _ = writeln!(
-                    text,
-                    "weights[i * {pitch}u + {index}u] = q{index} * group.x + group.y;"
-                );
-            }
-            text.push_str("    }\n");
-        }
-        _ => {
-            let row = row_index(product, &format!("first_row + i / {vectors}u"));
-            let _ = write!(
-                text,
-                "    for (var i = index; i < {count}u; i += 256u) {{
-        let c = col + i % {vectors}u;
-        var value = vec4<f32>();
-        if (c < {all_vectors}u) {{ value = four({row} * {all_vectors}u + c); }}
-        weights[i / {vectors}u * {pitch}u + i % {vectors}u] = value;
-    }}
-",
-                count = tile * vectors,
-            );
-        }
-    }
+    load_weights(text, product, tile, vectors);
     text.push_str("    workgroupBarrier();\n");
     let _ = writeln!(text, "    for (var c = 0u; c < {vectors}u; c++) {{");
     for r in 0..side {
@@ -835,6 +786,56 @@ var<workgroup> inputs: array<vec4<f32>, {size}>;
         text.push_str("} }\n");
     }
     text.push_str("}\n");
+}
+
+/// Fills the tile of weights, whose rows have `vectors` vectors.
+fn load_weights(text: &mut String, product: &Product, tile: u32, vectors: u32) {
+    let pitch = vectors + 1;
+    let all_vectors = product.cols / 4;
+    if let Format::Packed {
+        bits, group_size, ..
+    } = product.format
+    {
+        let word_vectors = block_vectors(product.format);
+        let block = block_cols(product.format);
+        let row = row_index(product, "first_row + i");
+        let _ = write!(
+            text,
+            "    for (var i = index; i < {tile}u; i += 256u) {{
+        let block = {row} * {blocks}u + col / 8u;
+        let group = group_floats(block / {per_group}u);
+",
+            blocks = product.cols / block,
+            per_group = group_size / block,
+        );
+        for vector in 0..word_vectors {
+            let _ = writeln!(
+                text,
+                "let words{vector} = words[block * {word_vectors}u + {vector}u];"
+            );
+        }
+        unpack_block(text, bits, "words", false);
+        for index in 0..8 {
+            let _ = writeln!(
+                text,
+                "weights[i * {pitch}u + {index}u] = q{index} * group.x + group.y;"
+            );
+        }
+        text.push_str("    }\n");
+    } else {
+        let row = row_index(product, &format!("first_row + i / {vectors}u"));
+        let _ = write!(
+            text,
+            "    for (var i = index; i < {count}u; i += 256u) {{
+        let c = col + i % {vectors}u;
+        var value = vec4<f32>();
+        if (c < {all_vectors}u) {{ value = four({row} * {all_vectors}u + c); }}
+        weights[i / {vectors}u * {pitch}u + i % {vectors}u] = value;
+    }}
+",
+            count = tile * vectors,
+        );
+    }
 }
 
 fn rotate(text: &mut String, heads: Heads, norm_eps: Option<f32>, main: &str) {
