@@ -16,8 +16,8 @@ import { QWEN3_0_6B, SMALL, writeCheckpoint, writeGguf } from "./random-checkpoi
 import { Host } from "./server.mjs";
 import { ask, at, launch, openWorker } from "./worker.mjs";
 
-/** Tokens of a prompt, in whole decoding. */
-const PROMPT = 64;
+/** Tokens of a prompt: a block of them, which products are measured with. */
+const PROMPT = 128;
 /** Tokens that are decoded. */
 const DECODED = 16;
 

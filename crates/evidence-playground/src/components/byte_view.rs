@@ -5,7 +5,6 @@ use std::sync::Arc;
 use evidence_core::range::{RangeRefusal, enclosing_range};
 use leptos::prelude::*;
 
-use super::exact_text::tab_stop;
 use crate::artifacts::Artifact;
 use crate::state::Playground;
 use crate::text::{counted, grouped, range};
@@ -148,7 +147,7 @@ fn text_view(text: &str) -> impl IntoView + use<> {
             class="exact bytes"
             role="region"
             aria-label="Selected bytes as text"
-            tabindex=tab_stop(&text[..shown])
+            tabindex="0"
         >
             {text[..shown].to_owned()}
         </pre>

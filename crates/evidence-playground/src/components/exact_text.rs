@@ -5,18 +5,6 @@ use crate::text::counted;
 /// More is shown on request: a browser takes its time to lay out megabytes.
 const SHOWN_AT_FIRST: usize = 32 * 1024;
 
-/// More bytes or lines than these may be higher than their region, where it is narrow: it scrolls then.
-const MAX_UNSCROLLED_BYTES: usize = 512;
-const MAX_UNSCROLLED_LINES: usize = 16;
-
-/// The `tabindex` of a region that shows `text`: one that may scroll has to be reached by the keyboard, and
-/// the others would only be in its way.
-pub fn tab_stop(text: &str) -> Option<&'static str> {
-    let may_scroll =
-        text.len() > MAX_UNSCROLLED_BYTES || text.lines().nth(MAX_UNSCROLLED_LINES).is_some();
-    may_scroll.then_some("0")
-}
-
 /// Text exactly as it is: always a text node, white space preserved, whatever it contains.
 #[component]
 pub fn ExactText(
@@ -25,7 +13,6 @@ pub fn ExactText(
     /// The text.
     text: String,
 ) -> impl IntoView {
-    let tabindex = tab_stop(&text);
     let all = RwSignal::new(text.len() <= SHOWN_AT_FIRST);
     let end = text.floor_char_boundary(SHOWN_AT_FIRST);
     let hidden_bytes = text.len() - end;
@@ -39,8 +26,9 @@ pub fn ExactText(
             }
         }
     };
+    // It scrolls where it is high for its width, which changes: then the keyboard has to reach it.
     view! {
-        <pre class="exact" role="region" aria-label=label tabindex=tabindex>
+        <pre class="exact" role="region" aria-label=label tabindex="0">
             {shown}
         </pre>
         <Show when=move || !all.get()>
