@@ -509,11 +509,7 @@ impl<S: Store + 'static, L: Launcher> ProcessHost<S, L> {
         }
         self.inner.launcher.give_way().await;
         let owned = (session.clone(), job.clone(), arguments.process_id.clone());
-        let (launch, observation) = self.inner.observe(&owned, arguments).await?;
-        let of = (&arguments.process_id, &launch);
-        let _recording = self.inner.recording.lock().await;
-        let recorded = outputs.record_observation(session, job, id, request, of, observation);
-        Ok(recorded.await?)
+        Ok(self.inner.answer(&owned, id, request, arguments).await?)
     }
 
     async fn stop(
@@ -543,13 +539,7 @@ impl<S: Store + 'static, L: Launcher> ProcessHost<S, L> {
             process_id: arguments.process_id.clone(),
             cursors: None,
         };
-        let (launch, observation) = inner.observe(&owned, &poll).await?;
-        let of = (&owned.2, &launch);
-        let _recording = inner.recording.lock().await;
-        let recorded = inner
-            .outputs
-            .record_observation(session, job, id, request, of, observation);
-        Ok(recorded.await?)
+        Ok(inner.answer(&owned, id, request, &poll).await?)
     }
 }
 
@@ -762,6 +752,23 @@ impl<S: Store + 'static, L: Launcher> Inner<S, L> {
                     .await?;
             }
         }
+    }
+
+    /// What a call observes now, recorded before it is shown.
+    async fn answer(
+        &self,
+        owned: &Owned,
+        id: Option<&ToolCallId>,
+        request: Sha256Digest,
+        arguments: &PollArguments,
+    ) -> Result<Outcome, ToolOutputError> {
+        let (launch, observation) = self.observe(owned, arguments).await?;
+        let (session, job, process_id) = owned;
+        let of = (process_id, &launch);
+        let _recording = self.recording.lock().await;
+        self.outputs
+            .record_observation(session, job, id, request, of, observation)
+            .await
     }
 
     async fn observe(
