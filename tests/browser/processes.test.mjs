@@ -122,6 +122,18 @@ function prepare() {
     window.output = output;
     return output;
   };
+  // A store that takes nothing more while its disk is full.
+  window.openLimited = async () => {
+    const disk = { isFull: false };
+    const store = window.mapStore();
+    const { commit } = store;
+    store.commit = (batch) => {
+      if (disk.isFull) throw Object.assign(new Error("full"), { code: "exhausted" });
+      return commit(batch);
+    };
+    await window.openOutput("custom", { store });
+    return disk;
+  };
   window.call = async (tool, args, id, output = window.output) => {
     const { result, reference } = await output.callProcessTool("j", tool, JSON.stringify(args), { toolCallId: id });
     const answer = JSON.parse(result);
@@ -610,23 +622,16 @@ for (const kind of ["memory", "indexeddb", "custom"]) {
 test("the complete streams are committed before anything of the end is shown", async (t) => {
   const page = await open(t);
   const [failed, shown, then] = await page.evaluate(async () => {
-    const store = window.mapStore();
-    const { commit } = store;
-    let isFull = false;
-    store.commit = (batch) => {
-      if (isFull) throw Object.assign(new Error("full"), { code: "exhausted" });
-      return commit(batch);
-    };
-    await window.openOutput("custom", { store });
+    const disk = await window.openLimited();
     const process_id = await window.run("twice", "commit");
     await window.pollUntil(process_id, ({ text }) => text !== "");
-    isFull = true;
+    disk.isFull = true;
     window.openGate("commit");
     await new Promise((resolve) => setTimeout(resolve, 50));
     const failed = [await window.settled(window.poll(process_id)), await window.settled(window.cursor(process_id, { stdout_offset: 0 }))];
     const shown = (await window.output.storedJobs())[0].captures.length;
     // The store has room again: nothing of it was lost.
-    isFull = false;
+    disk.isFull = false;
     return [failed, shown, (await window.poll(process_id)).text];
   });
   assert.deepEqual(failed, Array(2).fill(refusal("storage_exhausted")));
@@ -636,20 +641,13 @@ test("the complete streams are committed before anything of the end is shown", a
 test("what a full store refused when processes were closed is stored by the next attempt", async (t) => {
   const page = await open(t);
   const [closed, opened, then] = await page.evaluate(async () => {
-    const store = window.mapStore();
-    const { commit } = store;
-    let isFull = false;
-    store.commit = (batch) => {
-      if (isFull) throw Object.assign(new Error("full"), { code: "exhausted" });
-      return commit(batch);
-    };
-    await window.openOutput("custom", { store });
+    const disk = await window.openLimited();
     const process_id = await window.run("twice", "full");
     await window.pollUntil(process_id, ({ text }) => text !== "");
-    isFull = true;
+    disk.isFull = true;
     const closed = await window.settled(window.output.closeProcesses());
     const opened = await window.settled(window.output.openProcesses(window.start));
-    isFull = false;
+    disk.isFull = false;
     await window.output.closeProcesses();
     await window.output.openProcesses(window.start);
     return [closed, opened, await window.poll(process_id)];
