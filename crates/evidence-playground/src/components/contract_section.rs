@@ -1,5 +1,6 @@
 use leptos::prelude::*;
 
+use super::choice::Choice;
 use super::script_section::write_script;
 use crate::state::{Contract, Playground};
 
@@ -7,50 +8,27 @@ use crate::state::{Contract, Playground};
 #[component]
 pub fn ContractSection() -> impl IntoView {
     let page = Playground::of_page();
+    let is = move |contract| Signal::derive(move || page.contract.get() == contract);
     view! {
         <fieldset class="field contracts">
             <legend>"What a large tool result becomes"</legend>
-            {choice(
-                page,
-                Contract::RangePaths,
-                "range-paths",
-                "A bounded observation",
-                "Contract A: at most 512 bytes with previews; the model reads exact ranges by paths.",
-            )}
-            {choice(
-                page,
-                Contract::ToolOutput,
-                "tool-output",
-                "A bounded tool result",
-                "Contract B: structured, at most 16 KiB with an excerpt; the model reads by cursor.",
-            )}
-        </fieldset>
-    }
-}
-
-fn choice(
-    page: Playground,
-    contract: Contract,
-    value: &'static str,
-    name: &'static str,
-    meaning: &'static str,
-) -> impl IntoView {
-    let meaning_id = format!("{value}-meaning");
-    view! {
-        <label class="contract">
-            <input
-                type="radio"
-                name="contract"
-                value=value
-                aria-describedby=meaning_id.clone()
-                prop:checked=move || page.contract.get() == contract
-                on:change=move |_| choose(page, contract)
+            <Choice
+                group="contract"
+                value="range-paths"
+                name="A bounded observation"
+                meaning="Contract A: at most 512 bytes with previews; the model reads exact ranges by paths."
+                is_chosen=is(Contract::RangePaths)
+                choose=move || choose(page, Contract::RangePaths)
             />
-            <span>{name}</span>
-            <span class="hint" id=meaning_id>
-                {meaning}
-            </span>
-        </label>
+            <Choice
+                group="contract"
+                value="tool-output"
+                name="A bounded tool result"
+                meaning="Contract B: structured, at most 16 KiB with an excerpt; the model reads by cursor."
+                is_chosen=is(Contract::ToolOutput)
+                choose=move || choose(page, Contract::ToolOutput)
+            />
+        </fieldset>
     }
 }
 

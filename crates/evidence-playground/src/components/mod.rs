@@ -6,6 +6,7 @@ mod artifacts_panel;
 mod byte_map;
 mod byte_view;
 mod captures;
+mod choice;
 mod contract_section;
 mod decider_section;
 mod deletion_dialog;
