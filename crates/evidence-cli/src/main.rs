@@ -1,7 +1,14 @@
 //! The command `bounded-evidence`: the same rules, natively.
 
 mod bench;
+// Judging needs no model: its tests are among those of every build.
+#[cfg(any(feature = "model", test))]
+mod cases;
 mod conformance;
+#[cfg(feature = "model")]
+mod eval;
+#[cfg(any(feature = "model", test))]
+mod judge;
 #[cfg(feature = "model")]
 mod model;
 mod run;
@@ -34,6 +41,9 @@ enum Command {
     /// Compare a model with what a reference computed.
     #[cfg(feature = "model")]
     ModelCheck(model::CheckArguments),
+    /// Run cases through the agent loop with a model and print what it got right.
+    #[cfg(feature = "model")]
+    Eval(eval::Arguments),
     /// Keep the tool output of agent runtimes over HTTP (contract B).
     Serve(serve::Arguments),
     /// Delete the tool output that has expired (contract B) and print what was deleted.
@@ -47,6 +57,8 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench::run(&arguments),
         #[cfg(feature = "model")]
         Command::ModelCheck(arguments) => model::check(&arguments),
+        #[cfg(feature = "model")]
+        Command::Eval(arguments) => eval::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Sweep(arguments) => sweep::run(&arguments),
     };

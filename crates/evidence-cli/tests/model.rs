@@ -131,3 +131,33 @@ fn a_model_drives_the_loop_in_place_of_a_script() {
         Some(2)
     );
 }
+
+/// A model that was never trained answers nothing right.
+#[test]
+fn eval_counts_the_answers_of_both_ways_of_decoding() {
+    let folder = tempfile::tempdir().unwrap();
+    let cases = folder.path().join("cases.jsonl");
+    let model = checkpoint("qwen3-chat");
+    let eval = |text: &str| {
+        std::fs::write(&cases, text).unwrap();
+        let arguments = ["eval", "--model", model.to_str().unwrap(), "--cases"];
+        let more = [cases.to_str().unwrap(), "--backend", "flex"];
+        command(&[&arguments[..], &more].concat())
+    };
+    let case = r#"{"name":"real/a","task":"Read a.log.","files":{"a.log":"text"},"absent":true}"#;
+    let output = eval(case);
+    let printed = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    for line in [
+        "free\n  replies that parse: ",
+        "constrained\n  replies that parse: ",
+        "  answers correct, real tools' logs: 0 of 1 (0.0 %)\n",
+    ] {
+        assert!(printed.contains(line), "{line}: {printed}");
+    }
+    assert!(printed.ends_with("\n0 passed, 2 failed\n"), "{printed}");
+
+    let output = eval("\n{}\n");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("line 2: not a case"));
+}
