@@ -119,10 +119,14 @@ fn parse_line(line: usize, json: &str) -> Result<Case, CasesError> {
     if case.files.is_empty() {
         return Err(CasesError::NoFiles { line });
     }
+    let default = EvidenceLimits::default();
+    let limit = |given: Option<i64>, default: usize| {
+        given.unwrap_or_else(|| i64::try_from(default).unwrap_or(i64::MAX))
+    };
     let limits = EvidenceLimits::new(
-        case.limits.max_inline_bytes.unwrap_or(512),
-        case.limits.preview_bytes.unwrap_or(64),
-        case.limits.max_range_bytes.unwrap_or(512),
+        limit(case.limits.max_inline_bytes, default.max_inline_bytes()),
+        limit(case.limits.preview_bytes, default.preview_bytes()),
+        limit(case.limits.max_range_bytes, default.max_range_bytes()),
     )
     .map_err(|error| CasesError::Limits { line, error })?;
     Ok(Case {

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Args;
 use evidence_agent::{Generator, ToolPolicy};
+use evidence_qwen::constraint::ActionSchema;
 use evidence_store::{ArtifactStore, MemoryStore};
 use futures_executor::block_on;
 
@@ -39,9 +40,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let tools = ToolPolicy::default().available_tools();
     block_on(async {
         let mut answers = Share::default();
-        for (title, constrained_to) in [("free", None), ("constrained", Some(tools.as_slice()))] {
-            let mut generator =
-                model::generator(&arguments.model, arguments.backend, constrained_to).await?;
+        let mut generator = model::generator(&arguments.model, arguments.backend, None).await?;
+        let schema = ActionSchema::for_tools(&tools);
+        for (title, constraint) in [("free", None), ("constrained", Some(schema))] {
+            generator.constrain(constraint);
             answers += evaluate(title, &cases, &mut generator).await?.answers;
         }
         let Share { part, whole } = answers;

@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 
 use evidence_agent::{Generator, GeneratorError, Message};
 
+use crate::constraint::ActionSchema;
 use crate::model::{Model, Options, Step};
 
 /// Writes the loop's replies with a model.
@@ -17,6 +18,11 @@ impl ModelGenerator {
     /// A generator that replies with these options each time.
     pub fn new(model: Model, options: Options) -> Self {
         Self { model, options }
+    }
+
+    /// Holds the replies that follow to `constraint`, or to nothing.
+    pub fn constrain(&mut self, constraint: Option<ActionSchema>) {
+        self.options.constraint = constraint;
     }
 
     /// The model.
