@@ -397,6 +397,24 @@ proptest! {
     #[test]
     fn any_header_is_read_or_refused(json in "\\PC{0,200}", file_bytes: u64) {
         let _ = parse_header(json.as_bytes(), file_bytes);
-        prop_assert!(PREFIX_BYTES == 8);
+    }
+
+    #[test]
+    fn a_header_is_read_exactly_when_its_tensor_lies_in_the_file(
+        start in 0_u64..200,
+        length in 1_u64..50,
+        file_bytes in 0_u64..800,
+    ) {
+        let end = start + 4 * length;
+        let json =
+            format!(r#"{{"w":{{"dtype":"F32","shape":[{length}],"data_offsets":[{start},{end}]}}}}"#);
+        let data_start = PREFIX_BYTES + json.len() as u64;
+        match parse_header(json.as_bytes(), file_bytes) {
+            Ok(tensors) => {
+                prop_assert!(data_start + end <= file_bytes);
+                prop_assert_eq!(&tensors["w"].bytes, &(data_start + start..data_start + end));
+            }
+            Err(_) => prop_assert!(data_start + end > file_bytes),
+        }
     }
 }
